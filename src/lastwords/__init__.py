@@ -1,0 +1,1 @@
+"""lastwords: why did my Python worker die?"""

@@ -1,1 +1,38 @@
-"""lastwords: why did my Python worker die?"""
+"""lastwords: why did my Python worker die?
+
+Importing this package must stay as light as importing nothing: it happens in every worker of a recorded
+job. Everything below is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lastwords.diagnosis import Diagnosis, explain
+    from lastwords.record.items import item
+    from lastwords.record.session import enable
+
+__all__ = ["Diagnosis", "enable", "explain", "item"]
+
+_HOME_OF = {
+    "Diagnosis": "lastwords.diagnosis",
+    "enable": "lastwords.record.session",
+    "explain": "lastwords.diagnosis",
+    "item": "lastwords.record.items",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

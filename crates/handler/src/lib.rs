@@ -1,1 +1,19 @@
+//! The crash handler: the only code of ours that runs in a dying process.
+//!
+//! It allocates nothing and takes no lock; it writes into a file that was opened and mapped while all was
+//! well. Each dangerous step is guarded, so that a second fault costs that step and not the record. It
+//! then lets the handler that was there before speak, and returns under SIG_DFL, so that the very same
+//! fault happens again and exit status, core file and kernel log line are those of the true crash.
+#![no_std]
 
+mod alternate_stack;
+mod capture;
+mod guard;
+mod maps;
+mod previous;
+mod registers;
+mod signals;
+
+pub use alternate_stack::ensure as ensure_alternate_stack;
+pub use capture::set_python_dumper;
+pub use signals::{come_back, install, stand_aside};

@@ -1,6 +1,15 @@
+//! `lastwords._native`: glue and nothing else. Each room of the core registers its own functions.
+
 use pyo3::prelude::*;
 
+mod marks;
+mod read;
+mod record;
+
 #[pymodule]
-fn _native(_m: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    record::register(m)?;
+    marks::register(m)?;
+    read::register(m)?;
     Ok(())
 }

@@ -1,0 +1,275 @@
+//! The living part of the box: current item, rings, what the process says about its end.
+//!
+//! Called from Python on every item, so each call is a few stores into mapped memory. One thread at a
+//! time (the GIL) writes items; events may come from any thread and reserve their place atomically.
+
+use crate::clock;
+use crate::layout::{
+    EVENT_RING, EVENTS_AT, EXCEPTION_FRAMES, EXCEPTION_RING, EXCEPTIONS_AT, EXIT_SAID, EventKind, Events,
+    Exception, Exceptions, FinishedItem, ITEM_RING, ITEMS_AT, Item, Items, LIVE_AT, Live, NONE, PythonFrame,
+    Text,
+};
+use crate::recorder::{base, section};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Items shorter than this do not pay for reading their memory growth.
+const RSS_WORTH_NS: u64 = 1_000_000;
+
+/// A counter of the mapped file as an atomic, so that a reader of the living file sees writes in order.
+fn counter<'a>(at: *mut u64) -> &'a AtomicU64 {
+    // SAFETY: callers pass a field of the mapped, 8-aligned box, which lives as long as the process.
+    unsafe { AtomicU64::from_ptr(at) }
+}
+
+pub(crate) fn reset(base: *mut u8) {
+    let live = base.wrapping_add(LIVE_AT as usize).cast::<Live>();
+    // SAFETY: a fresh mapping of ours.
+    unsafe {
+        (*live).current[0].index = NONE;
+        (*live).current[1].index = NONE;
+    }
+}
+
+fn live() -> *mut Live {
+    section(LIVE_AT)
+}
+
+/// Marks that work on an item begins.
+pub fn begin(index: i64, key: &[u8], phase: u32) {
+    publish(|item, _| {
+        item.index = index;
+        item.phase = phase;
+        item.started_ns = clock::monotonic_ns();
+        item.key.set(key);
+    });
+    let live = live();
+    if !live.is_null() {
+        // SAFETY: mapped for the life of the process.
+        unsafe { (*live).items_begun = (*live).items_begun.wrapping_add(1) };
+    }
+}
+
+/// Marks work that is no item of its own but may well kill: collating a batch, sending a result.
+pub fn begin_step(key: &[u8], phase: u32) {
+    publish(|item, _| {
+        item.index = NONE;
+        item.phase = phase;
+        item.started_ns = clock::monotonic_ns();
+        item.key.set(key);
+    });
+}
+
+/// Between items.
+pub fn rest() {
+    publish(|item, _| {
+        item.index = NONE;
+        item.phase = 0;
+        item.started_ns = clock::monotonic_ns();
+        item.key.length = 0;
+    });
+}
+
+/// The same item goes on in another phase.
+pub fn phase(phase: u32) {
+    publish(|item, previous| {
+        *item = *previous;
+        item.phase = phase;
+    });
+}
+
+fn publish(fill: impl FnOnce(&mut Item, &Item)) {
+    let live = live();
+    if live.is_null() {
+        return;
+    }
+    // SAFETY: mapped for the life of the process; the two slots are distinct.
+    unsafe {
+        let published = counter(&raw mut (*live).published);
+        let now = published.load(Ordering::Relaxed);
+        let (first, second) = (&raw mut (*live).current[0], &raw mut (*live).current[1]);
+        let (next, previous) = if now.is_multiple_of(2) {
+            (second, first)
+        } else {
+            (first, second)
+        };
+        fill(&mut *next, &*previous);
+        published.store(now.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// The item is done: into the ring with it, and the process is idle.
+pub fn end() {
+    let live = live();
+    if live.is_null() {
+        return;
+    }
+    // SAFETY: mapped for the life of the process.
+    unsafe {
+        let published = counter(&raw mut (*live).published).load(Ordering::Relaxed);
+        let item = &(*live).current[(published % 2) as usize];
+        if item.index == NONE && item.key.length == 0 {
+            return rest();
+        }
+        finish(item);
+        (*live).items_done = (*live).items_done.wrapping_add(1);
+    }
+    rest();
+}
+
+fn finish(item: &Item) {
+    let items = section::<Items>(ITEMS_AT);
+    let duration_ns = clock::monotonic_ns().saturating_sub(item.started_ns);
+    // SAFETY: mapped for the life of the process; the ring index is reduced below its length.
+    unsafe {
+        let written = counter(&raw mut (*items).written);
+        let number = written.load(Ordering::Relaxed);
+        let place: *mut FinishedItem = &raw mut (*items).ring[(number % ITEM_RING as u64) as usize];
+        (*place).index = item.index;
+        (*place).started_ns = item.started_ns;
+        (*place).duration_ns = duration_ns;
+        (*place).rss_change = if duration_ns >= RSS_WORTH_NS {
+            rss_change()
+        } else {
+            0
+        };
+        (*place).key.set(item.key.kept());
+        written.store(number.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// Growth of resident memory since this was last asked, in KiB.
+fn rss_change() -> i64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let mut buffer = [0_u8; 128];
+    let read = crate::identity::read_small(c"/proc/self/statm", &mut buffer);
+    let pages = buffer
+        .get(..read)
+        .unwrap_or(&[])
+        .split(|byte| *byte == b' ')
+        .nth(1)
+        .map_or(0, |digits| {
+            digits.iter().fold(0_u64, |value, digit| {
+                value
+                    .wrapping_mul(10)
+                    .wrapping_add(u64::from(digit.wrapping_sub(b'0')))
+            })
+        });
+    let now = pages.wrapping_mul(4);
+    let before = LAST.swap(now, Ordering::Relaxed);
+    if before == 0 {
+        0
+    } else {
+        now as i64 - before as i64
+    }
+}
+
+/// Adds one line to the ring of recent events.
+pub fn event(kind: EventKind, a: i64, b: i64, text: &[u8]) {
+    let events = section::<Events>(EVENTS_AT);
+    if events.is_null() {
+        return;
+    }
+    // SAFETY: mapped for the life of the process; the ring index is reduced below its length.
+    unsafe {
+        let number = counter(&raw mut (*events).written).fetch_add(1, Ordering::AcqRel);
+        let place = &raw mut (*events).ring[(number % EVENT_RING as u64) as usize];
+        (*place).time_ns = clock::monotonic_ns();
+        (*place).kind = kind as u32;
+        (*place).tid = libc::syscall(libc::SYS_gettid) as i32;
+        (*place).a = a;
+        (*place).b = b;
+        (*place).text.set(text);
+    }
+}
+
+/// An exception's name and words; its frames come one by one through `ExceptionWriter::frame`.
+pub struct ExceptionWriter {
+    place: *mut Exception,
+}
+
+impl ExceptionWriter {
+    pub fn new(kind: &[u8], message: &[u8], fatal: bool) -> Option<Self> {
+        let exceptions = section::<Exceptions>(EXCEPTIONS_AT);
+        if exceptions.is_null() {
+            return None;
+        }
+        // SAFETY: mapped for the life of the process; the ring index is reduced below its length.
+        unsafe {
+            let number = counter(&raw mut (*exceptions).written).fetch_add(1, Ordering::AcqRel);
+            let place = &raw mut (*exceptions).ring[(number % EXCEPTION_RING as u64) as usize];
+            (*place).complete = 0;
+            (*place).fatal = u32::from(fatal);
+            (*place).time_ns = clock::monotonic_ns();
+            (*place).time_unix_ns = clock::unix_ns();
+            (*place).kind.set(kind);
+            (*place).message.set(message);
+            (*place).frame_count = 0;
+            let live = live();
+            let published = counter(&raw mut (*live).published).load(Ordering::Acquire);
+            let item = &(*live).current[(published % 2) as usize];
+            (*place).index = item.index;
+            (*place).key.set(item.key.kept());
+            Some(Self { place })
+        }
+    }
+
+    pub fn frame(&mut self, file: &[u8], line: u32, function: &[u8]) {
+        // SAFETY: see `new`; frame_count is checked against the array's length.
+        unsafe {
+            let count = (*self.place).frame_count as usize;
+            if count < EXCEPTION_FRAMES {
+                let frame: *mut PythonFrame = &raw mut (*self.place).frames[count];
+                (*frame).line = line;
+                (*frame).file.set(file);
+                (*frame).function.set(function);
+                (*self.place).frame_count = count as u32 + 1;
+            }
+        }
+    }
+
+    pub fn complete(self) {
+        fence(Ordering::Release);
+        // SAFETY: see `new`.
+        unsafe { (*self.place).complete = 1 };
+    }
+}
+
+/// The process says how it is going to end: what comes after that is no death.
+pub fn say_exit(code: i32) {
+    let live = live();
+    if !live.is_null() {
+        // SAFETY: mapped for the life of the process.
+        unsafe {
+            (*live).exit_code = code;
+            (*live).exit_mark = EXIT_SAID;
+        }
+    }
+}
+
+/// Role, worker number and rank; `NONE` and empty leave what is there.
+pub fn describe(role: &[u8], worker: i64, rank: i64, runtime: &[u8]) {
+    let identity = crate::recorder::identity();
+    if identity.is_null() {
+        return;
+    }
+    // SAFETY: mapped for the life of the process.
+    let identity = unsafe { &mut *identity };
+    let keep = |to: &mut Text<60>, from: &[u8]| {
+        if !from.is_empty() {
+            to.set(from);
+        }
+    };
+    keep(&mut identity.role, role);
+    keep(&mut identity.runtime, runtime);
+    if worker != NONE {
+        identity.worker = worker;
+    }
+    if rank != NONE {
+        identity.rank = rank;
+    }
+}
+
+/// Is anything recorded at all?
+pub fn is_recording() -> bool {
+    !base().is_null()
+}

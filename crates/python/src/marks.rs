@@ -1,0 +1,293 @@
+//! Marking items from inside other people's loops, without a Python frame of ours in their tracebacks.
+//!
+//! A job's output must be the same with and without lastwords, its tracebacks included. Callables written
+//! in Python would add a line to each; these do not, and cost less as well.
+
+use lastwords_blackbox::layout::NONE;
+use lastwords_blackbox::live;
+use pyo3::exceptions::{PyException, PyStopIteration};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyTuple};
+use std::sync::Mutex;
+
+pub(crate) const FETCH: u32 = 1;
+const COLLATE: u32 = 3;
+/// A key is shown on one line: that much of an index is kept.
+const KEY_BYTES: usize = 120;
+/// Indices of a batch that are named; the rest are counted.
+const NAMED: usize = 8;
+
+/// An index as it is shown: a number where it is one, else its repr, cut.
+fn index_and_key(index: &Bound<'_, PyAny>) -> (i64, String) {
+    if index.is_instance_of::<PyInt>()
+        && let Ok(number) = index.extract::<i64>()
+    {
+        return (number, String::new());
+    }
+    let key = index
+        .repr()
+        .map_or_else(|_| "?".to_owned(), |text| text.to_string_lossy().into_owned());
+    (NONE, key.chars().take(KEY_BYTES).collect())
+}
+
+/// Hands an exception to the recorder. Whatever goes wrong there must not replace the user's exception.
+fn tell(py: Python<'_>, listener: &Py<PyAny>, error: &PyErr) {
+    if error.is_instance_of::<PyException>(py)
+        && !error.is_instance_of::<PyStopIteration>(py)
+        && let Err(ours) = listener.call1(py, (error.value(py),))
+    {
+        drop(ours);
+    }
+}
+
+/// Stands in for a dataset inside torch's fetcher: names each index while it is worked on.
+#[pyclass(module = "lastwords._native", frozen)]
+pub(crate) struct MarkedDataset {
+    dataset: Py<PyAny>,
+    collate: Py<PyAny>,
+    on_error: Py<PyAny>,
+    batch: Mutex<Batch>,
+}
+
+#[derive(Default)]
+struct Batch {
+    names: Vec<String>,
+    count: usize,
+}
+
+impl Batch {
+    fn add(&mut self, index: i64, key: &str) {
+        if self.count < NAMED {
+            self.names.push(if index == NONE {
+                key.to_owned()
+            } else {
+                index.to_string()
+            });
+        }
+        self.count += 1;
+    }
+
+    fn take(&mut self) -> String {
+        let more = if self.count > self.names.len() {
+            ", …"
+        } else {
+            ""
+        };
+        let text = format!("batch of {}: {}{more}", self.count, self.names.join(", "));
+        *self = Self::default();
+        text
+    }
+}
+
+#[pymethods]
+impl MarkedDataset {
+    #[new]
+    fn new(dataset: Py<PyAny>, collate: Py<PyAny>, on_error: Py<PyAny>) -> Self {
+        Self {
+            dataset,
+            collate,
+            on_error,
+            batch: Mutex::default(),
+        }
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (number, key) = index_and_key(index);
+        live::begin(number, key.as_bytes(), FETCH);
+        match self.dataset.bind(py).get_item(index) {
+            Ok(value) => {
+                live::end();
+                if let Ok(mut batch) = self.batch.lock() {
+                    batch.add(number, &key);
+                }
+                Ok(value)
+            }
+            Err(error) => {
+                tell(py, &self.on_error, &error);
+                live::end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Called by the fetcher in place of the user's collate function.
+    #[pyo3(name = "collate")]
+    fn collate_marked<'py>(&self, py: Python<'py>, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let key = self
+            .batch
+            .lock()
+            .map(|mut batch| batch.take())
+            .unwrap_or_default();
+        live::begin_step(key.as_bytes(), COLLATE);
+        let result = self.collate.bind(py).call1((data,));
+        if let Err(error) = &result {
+            tell(py, &self.on_error, error);
+        }
+        live::rest();
+        result
+    }
+
+    /// The dataset's own `__getitems__` is wrapped, everything else is the dataset's.
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let value = self.dataset.bind(py).getattr(name)?;
+        if name == "__getitems__" && !value.is_none() {
+            let marked = MarkedCall {
+                function: value.unbind(),
+                on_error: self.on_error.clone_ref(py),
+                phase: FETCH,
+            };
+            return Ok(Bound::new(py, marked)?.into_any());
+        }
+        Ok(value)
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.dataset.bind(py).len()
+    }
+}
+
+/// Stands in for the iterator of an iterable dataset: the n-th sample of this worker is item n.
+#[pyclass(module = "lastwords._native", frozen)]
+pub(crate) struct MarkedIterator {
+    iterator: Py<PyAny>,
+    on_error: Py<PyAny>,
+    count: std::sync::atomic::AtomicI64,
+}
+
+#[pymethods]
+impl MarkedIterator {
+    #[new]
+    fn new(iterator: Py<PyAny>, on_error: Py<PyAny>) -> Self {
+        Self {
+            iterator,
+            on_error,
+            count: std::sync::atomic::AtomicI64::new(0),
+        }
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let number = self.count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        live::begin(number, b"", FETCH);
+        let result = self.iterator.bind(py).call_method0("__next__");
+        if let Err(error) = &result {
+            tell(py, &self.on_error, error);
+        }
+        live::end();
+        result
+    }
+}
+
+/// A callable whose exceptions are told before they go on; its first argument names the item.
+#[pyclass(module = "lastwords._native", frozen)]
+pub(crate) struct MarkedCall {
+    function: Py<PyAny>,
+    on_error: Py<PyAny>,
+    phase: u32,
+}
+
+#[pymethods]
+impl MarkedCall {
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (number, key) = args
+            .get_item(0)
+            .map_or_else(|_| (NONE, String::new()), |first| index_and_key(&first));
+        live::begin(number, key.as_bytes(), self.phase);
+        let result = self.function.bind(py).call(args, kwargs);
+        if let Err(error) = &result {
+            tell(py, &self.on_error, error);
+        }
+        live::end();
+        result
+    }
+}
+
+/// A callable whose exceptions are told before they go on, and nothing else.
+#[pyclass(module = "lastwords._native", frozen)]
+pub(crate) struct Told {
+    function: Py<PyAny>,
+    on_error: Py<PyAny>,
+}
+
+#[pymethods]
+impl Told {
+    #[new]
+    fn new(function: Py<PyAny>, on_error: Py<PyAny>) -> Self {
+        Self { function, on_error }
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let result = self.function.bind(py).call(args, kwargs);
+        if let Err(error) = &result {
+            tell(py, &self.on_error, error);
+        }
+        result
+    }
+}
+
+/// `os.kill` that leaves a note of whom it killed: SIGKILL itself leaves none.
+#[pyclass(module = "lastwords._native", frozen)]
+pub(crate) struct NotedKill {
+    function: Py<PyAny>,
+}
+
+#[pymethods]
+impl NotedKill {
+    #[new]
+    fn new(function: Py<PyAny>) -> Self {
+        Self { function }
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let numbers = (
+            args.get_item(0).and_then(|target| target.extract::<i64>()),
+            args.get_item(1).and_then(|signal| signal.extract::<i64>()),
+        );
+        // Before the call: after a kill of oneself there is no later. Signal 0 only asks.
+        if let (Ok(target), Ok(signal)) = numbers
+            && signal != 0
+        {
+            live::event(
+                lastwords_blackbox::layout::EventKind::SentSignal,
+                target,
+                signal,
+                b"",
+            );
+        }
+        self.function.bind(py).call(args, kwargs)
+    }
+
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.function.bind(py).getattr(name)
+    }
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<MarkedDataset>()?;
+    m.add_class::<MarkedIterator>()?;
+    m.add_class::<MarkedCall>()?;
+    m.add_class::<Told>()?;
+    m.add_class::<NotedKill>()?;
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Reading boxes back, as JSON: one typed boundary, checked on the Python side by msgspec.
+
+use lastwords_autopsy::{Architecture, Limits, Region, Registers, Snapshot, autopsy, parse_maps};
+use lastwords_blackbox::layout::{ARCHITECTURE_AARCH64, Crash, MAX_REGISTERS};
+use lastwords_blackbox::reader::{BoxReader, NotABox};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::Serialize;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// Ten times the size that we write: enough for any later version, too little to hurt.
+const LARGEST_BOX: u64 = 20 << 20;
+
+fn read(path: &PathBuf) -> PyResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(LARGEST_BOX).read_to_end(&mut bytes))
+        .map_err(|error| {
+            PyOSError::new_err((error.raw_os_error().unwrap_or(0), error.to_string(), path.clone()))
+        })?;
+    Ok(bytes)
+}
+
+fn open(bytes: &[u8]) -> PyResult<BoxReader<'_>> {
+    BoxReader::open(bytes).map_err(|NotABox(reason)| PyValueError::new_err(reason))
+}
+
+fn json<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyBytes>> {
+    let text = serde_json::to_vec(value).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(PyBytes::new(py, &text))
+}
+
+/// Everything the box says, but for its memory.
+#[pyfunction]
+fn read_box(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+    let bytes = read(&path)?;
+    json(py, &open(&bytes)?.record())
+}
+
+/// The native stack and the faulting instruction; `null` where nothing crashed.
+#[pyfunction]
+fn autopsy_box(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+    let bytes = read(&path)?;
+    let reader = open(&bytes)?;
+    let report = py.detach(|| {
+        let crash = reader.crash()?;
+        Some(autopsy(&snapshot(&reader, &crash), &Limits::default()))
+    });
+    json(py, &report)
+}
+
+fn snapshot<'a>(reader: &BoxReader<'a>, crash: &'a Crash) -> Snapshot<'a> {
+    let count = (crash.register_count as usize).min(MAX_REGISTERS);
+    let code_length = (crash.code_length as usize).min(crash.code_bytes.len());
+    Snapshot {
+        registers: Registers {
+            architecture: if crash.architecture == ARCHITECTURE_AARCH64 {
+                Architecture::Aarch64
+            } else {
+                Architecture::X86_64
+            },
+            values: crash.registers[..count].to_vec(),
+        },
+        memory: reader
+            .stack()
+            .into_iter()
+            .map(|(address, bytes)| Region { address, bytes })
+            .collect(),
+        mappings: parse_maps(reader.maps().unwrap_or(&[])),
+        code: (code_length > 0).then_some(Region {
+            address: crash.code_address,
+            bytes: &crash.code_bytes[..code_length],
+        }),
+        fault_address: (crash.code > 0).then_some(crash.address),
+        signal: Some(crash.signal),
+        signal_code: Some(crash.code),
+    }
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(read_box, m)?)?;
+    m.add_function(wrap_pyfunction!(autopsy_box, m)?)?;
+    Ok(())
+}

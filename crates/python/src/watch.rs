@@ -1,0 +1,88 @@
+//! lastwords_watch for Python: how processes ended, and what signals came from whom.
+
+use lastwords_watch::cgroup::{self, Version};
+use lastwords_watch::pidfd::{self, RawStatus, Refused};
+use lastwords_watch::{core_dump, signals, subreaper};
+use pyo3::exceptions::{PyNotImplementedError, PyValueError};
+use pyo3::prelude::*;
+use std::os::fd::IntoRawFd;
+use std::path::Path;
+
+fn answer(asked: Result<Option<RawStatus>, Refused>) -> PyResult<Option<i32>> {
+    match asked {
+        Ok(status) => Ok(status.map(|raw| raw.0)),
+        Err(Refused::Error(error)) => Err(error.into()),
+        Err(Refused::Unsupported) => Err(PyNotImplementedError::new_err("this kernel cannot say")),
+    }
+}
+
+/// The wait status of a process that has ended and was reaped, by anyone; None before that.
+#[pyfunction]
+fn exit_status(pidfd: i32) -> PyResult<Option<i32>> {
+    answer(pidfd::exit_status(pidfd))
+}
+
+/// The wait status of a child of ours that has ended, without reaping it; None while it lives.
+#[pyfunction]
+fn peek_child(pidfd: i32) -> PyResult<Option<i32>> {
+    answer(pidfd::peek_child(pidfd))
+}
+
+/// Orphans among our descendants become our children.
+#[pyfunction]
+fn become_subreaper() -> PyResult<()> {
+    Ok(subreaper::become_subreaper()?)
+}
+
+/// A non-blocking signalfd for these signals, which the caller has to block.
+#[pyfunction]
+fn signal_descriptor(signals: Vec<i32>) -> PyResult<i32> {
+    Ok(signals::signal_descriptor(&signals)?.into_raw_fd())
+}
+
+/// (directory, cgroup version, kills so far) for the memory group of a process and each one above it.
+#[pyfunction]
+fn oom_kills(py: Python<'_>, pid: u32) -> Vec<(String, u8, u64)> {
+    let found = py.detach(|| cgroup::oom_kills(pid));
+    let number = |version| match version {
+        Version::V1 => 1,
+        Version::V2 => 2,
+    };
+    found
+        .into_iter()
+        .map(|entry| {
+            (
+                entry.group.to_string_lossy().into_owned(),
+                number(entry.version),
+                entry.count,
+            )
+        })
+        .collect()
+}
+
+/// The counter of one group that `oom_kills` named; None when it cannot be read any more.
+#[pyfunction]
+fn oom_kills_in(directory: &str, version: u8) -> PyResult<Option<u64>> {
+    let version = match version {
+        1 => Version::V1,
+        2 => Version::V2,
+        _ => return Err(PyValueError::new_err("cgroups have version 1 or 2")),
+    };
+    Ok(cgroup::count_in(Path::new(directory), version))
+}
+
+/// This process leaves no core file, whatever it dies of.
+#[pyfunction]
+fn leave_no_core() -> PyResult<()> {
+    Ok(core_dump::leave_no_core()?)
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(exit_status, m)?)?;
+    m.add_function(wrap_pyfunction!(peek_child, m)?)?;
+    m.add_function(wrap_pyfunction!(become_subreaper, m)?)?;
+    m.add_function(wrap_pyfunction!(signal_descriptor, m)?)?;
+    m.add_function(wrap_pyfunction!(oom_kills, m)?)?;
+    m.add_function(wrap_pyfunction!(oom_kills_in, m)?)?;
+    m.add_function(wrap_pyfunction!(leave_no_core, m)?)
+}

@@ -1,0 +1,1 @@
+"""The recorder: what runs inside other people's processes. Standard library and lastwords._native alone."""

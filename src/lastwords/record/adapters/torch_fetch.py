@@ -1,0 +1,49 @@
+"""torch.utils.data: the index that a DataLoader worker fetches is its item.
+
+The fetcher is made in the worker, after torch has set the worker's info, and is the only user of its
+dataset attribute: `get_worker_info().dataset` stays the user's own object.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import ModuleType
+from typing import Any
+
+from lastwords import _native
+from lastwords.record.endings import record_exception
+
+
+def adapt(module: ModuleType) -> None:
+    _after_init(module._MapDatasetFetcher, _mark_map)
+    _after_init(module._IterableDatasetFetcher, _mark_iterable)
+
+
+def _after_init(kind: Any, mark: Any) -> None:
+    init = kind.__init__
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        _describe_worker()
+        mark(self)
+
+    kind.__init__ = __init__
+
+
+def _describe_worker() -> None:
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    info = getattr(worker, "_worker_info", None)
+    if info is not None:
+        _native.describe(role="DataLoader worker", worker=info.id)
+
+
+def _mark_map(fetcher: Any) -> None:
+    marked = _native.MarkedDataset(fetcher.dataset, fetcher.collate_fn, record_exception)
+    fetcher.dataset = marked
+    fetcher.collate_fn = marked.collate
+
+
+def _mark_iterable(fetcher: Any) -> None:
+    fetcher.dataset_iter = _native.MarkedIterator(fetcher.dataset_iter, record_exception)

@@ -1,0 +1,21 @@
+"""torch.utils.data: its workers install their own SIGSEGV, SIGBUS and SIGFPE handlers when they start.
+
+They chain to nothing and end in `raise()`, which loses the fault's address (torch/csrc/DataLoader.cpp).
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from lastwords import _native
+from lastwords.record.handlers import behind_us
+
+
+def adapt(module: ModuleType) -> None:
+    install = behind_us(module._set_worker_signal_handlers)
+
+    def _set_worker_signal_handlers() -> None:
+        _native.describe(role="DataLoader worker")
+        install()
+
+    module._set_worker_signal_handlers = _set_worker_signal_handlers  # type: ignore[attr-defined]

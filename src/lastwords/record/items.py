@@ -1,0 +1,58 @@
+"""Naming what a process is working on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from lastwords import _native
+
+IDLE, FETCH, TRANSFORM, COLLATE, SEND, RUN, LOAD = range(7)
+
+_LONGEST_ARGUMENT = 40
+_MOST_ARGUMENTS = 4
+
+
+@contextmanager
+def item(key: object, index: int | None = None) -> Iterator[None]:
+    """Says what the code inside works on; a death in it is then a death "on item KEY"."""
+    _native.begin(index, str(key), RUN)
+    try:
+        yield
+    except Exception as error:
+        from lastwords.record.endings import record_exception
+
+        record_exception(error)
+        raise
+    finally:
+        _native.end()
+
+
+def describe_call(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """`work(5, path='a.png')`: a call as one short line, whatever its arguments are."""
+    parts = [_short(value) for value in args[:_MOST_ARGUMENTS]]
+    room = _MOST_ARGUMENTS - len(parts)
+    parts += [f"{name}={_short(value)}" for name, value in list(kwargs.items())[:room]]
+    if len(args) + len(kwargs) > len(parts):
+        parts.append("…")
+    return f"{_name(function)}({', '.join(parts)})"
+
+
+def _name(function: object) -> str:
+    inner: object = getattr(function, "func", None)
+    if isinstance(inner, Callable):  # type: ignore[arg-type]  # functools.partial
+        return _name(inner)
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def _short(value: object) -> str:
+    """A bounded repr. Large things are named by their type: the repr of a tensor can take seconds."""
+    if isinstance(value, (int, float, bool, type(None))):
+        return repr(value)
+    if isinstance(value, (str, bytes)):
+        text = repr(value[:_LONGEST_ARGUMENT])
+        return text if len(value) <= _LONGEST_ARGUMENT else f"{text[:-1]}…{text[-1]}"
+    if isinstance(value, (tuple, list)) and len(value) <= _MOST_ARGUMENTS:
+        inner = ", ".join(_short(part) for part in value)
+        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+    return f"<{type(value).__qualname__}>"

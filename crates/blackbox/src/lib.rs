@@ -21,3 +21,5 @@ mod announce;
 
 #[cfg(feature = "reader")]
 pub mod reader;
+#[cfg(feature = "reader")]
+pub mod record;

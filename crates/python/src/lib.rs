@@ -5,11 +5,13 @@ use pyo3::prelude::*;
 mod marks;
 mod read;
 mod record;
+mod watch;
 
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     record::register(m)?;
     marks::register(m)?;
     read::register(m)?;
+    watch::register(m)?;
     Ok(())
 }

@@ -34,9 +34,13 @@ fn index_and_key(index: &Bound<'_, PyAny>) -> (i64, String) {
 fn tell(py: Python<'_>, listener: &Py<PyAny>, error: &PyErr) {
     if error.is_instance_of::<PyException>(py)
         && !error.is_instance_of::<PyStopIteration>(py)
-        && let Err(ours) = listener.call1(py, (error.value(py),))
     {
-        drop(ours);
+        let value = error.value(py);
+        // Before Python 3.12 a caught exception's traceback lies beside it and not yet on it.
+        if let Some(traceback) = error.traceback(py) {
+            let _ = value.setattr("__traceback__", traceback);
+        }
+        let _ = listener.call1(py, (value,));
     }
 }
 

@@ -36,14 +36,15 @@ def _mark(task: Any, process_chunk: Any) -> None:
     """`map` sends chunks: within one, each call is an item of its own."""
     if getattr(task.fn, "func", None) is process_chunk:
         (fn,), (chunk,) = task.fn.args, task.args
-        task.args = (_each_marked(fn, chunk),)
+        task.args = (_each_marked(fn, chunk, task.work_id if len(chunk) == 1 else None),)
     else:
         _native.begin(task.work_id, describe_call(task.fn, task.args, task.kwargs), RUN)
 
 
-def _each_marked(fn: Any, chunk: Any) -> Iterator[Any]:
+def _each_marked(fn: Any, chunk: Any, index: int | None) -> Iterator[Any]:
+    """`index` is the task's number; within a longer chunk only the arguments name the call."""
     for args in chunk:
-        _native.begin(None, describe_call(fn, args, {}), RUN)
+        _native.begin(index, describe_call(fn, args, {}), RUN)
         yield args
         _native.end()
 

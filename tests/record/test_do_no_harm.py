@@ -1,0 +1,111 @@
+"""We live in other people's processes: whatever goes wrong on our side, the job runs on as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+JOB = "print('the job ran'); raise SystemExit(7)"
+
+
+def run(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def as_without_us(done: subprocess.CompletedProcess[str]) -> bool:
+    return (done.returncode, done.stdout, done.stderr) == (7, "the job ran\n", "")
+
+
+def test_a_run_directory_that_is_gone():
+    assert as_without_us(run(JOB, LASTWORDS="/nowhere/at/all"))
+
+
+def test_a_run_directory_that_cannot_be_written(tmp_path):
+    not_a_directory = tmp_path / "file"
+    not_a_directory.write_text("")
+    assert as_without_us(run(JOB, LASTWORDS=str(not_a_directory)))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a tiny file system needs root")
+def test_a_full_disk(tmp_path):
+    """A store into a hole of a mapped file on a full disk is a SIGBUS. The job must not meet it."""
+    mount = tmp_path / "full"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mount)], check=True)
+    try:
+        job = "import os\nfor _ in range(3):\n os.fork() or os._exit(0)\n" + JOB
+        assert as_without_us(run(job, LASTWORDS=str(mount)))
+        assert list(mount.glob("*.box")) == []
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_a_package_that_is_gone(tmp_path):
+    """The .pth line outlives a package that was deleted by hand: one clear line, in one process alone."""
+    line = next(Path(__file__).parents[2].glob("lastwords.data/purelib/*.pth")).read_text()
+    (tmp_path / "lastwords").mkdir()
+    (tmp_path / "lastwords" / "__init__.py").write_text("raise ImportError(\"No module named 'lastwords'\")")
+    program = f"import subprocess, sys\nexec({line!r})\nexec({line!r})\nprint('the job ran')"
+    done = run(program, LASTWORDS="/anywhere", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "the job ran\n")
+    # The interpreter's own start has said it too: that is the one process.
+    assert all("not recording this job" in text for text in done.stderr.splitlines())
+
+
+def test_a_job_that_closes_all_descriptors_keeps_its_files(record, tmp_path):
+    ran = record(
+        """
+        import os
+        os.closerange(3, 1024)
+        files = [os.open(f"mine-{n}", os.O_RDWR | os.O_CREAT) for n in range(400)]
+        os.abort()
+        """
+    )
+    assert ran.returncode == -6
+    assert {path.stat().st_size for path in tmp_path.glob("mine-*")} == {0}
+    assert ran.crashed()["crash"]["signal"] == 6
+
+
+def test_bootstrap_imports_only_the_standard_library_and_us(record):
+    listing = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    unrecorded = run(listing).stdout.split()
+    added = set(record(listing).stdout.split()) - set(unrecorded)
+    assert added - set(sys.stdlib_module_names) == {"lastwords"}
+
+
+def test_tracebacks_have_no_frame_of_ours(record):
+    ran = record(
+        """
+        import sys
+        from concurrent.futures import ProcessPoolExecutor
+        def work(n):
+            return 1 // n
+        if __name__ == "__main__":
+            with ProcessPoolExecutor(1) as pool:
+                list(pool.map(work, [1, 0], chunksize=2))
+        """
+    )
+    assert ran.returncode == 1
+    assert "ZeroDivisionError" in ran.stderr
+    assert "lastwords" not in ran.stderr
+
+
+def test_a_failing_adapter_is_off_and_says_so_in_the_record(record):
+    ran = record(
+        """
+        import sys, types
+        from lastwords.record import after_import
+        after_import.adapt(types.ModuleType("concurrent.futures.process"))
+        print("went on")
+        """
+    )
+    assert ran.stdout == "went on\n"
+    (box,) = ran.boxes()
+    assert "adapter of concurrent.futures.process is off" in box["events"][-1]["text"]

@@ -1,0 +1,140 @@
+"""Items, exceptions and kills, as the boxes of unchanged jobs have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lastwords.record.items import describe_call
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "text"),
+    [
+        ((5,), {}, "work(5)"),
+        ((5, "a.png"), {"size": (2, 3)}, "work(5, 'a.png', size=(2, 3))"),
+        (("x" * 100,), {}, f"work('{'x' * 40}…')"),
+        (([0] * 1000,), {}, "work(<list>)"),
+        ((1, 2, 3, 4, 5), {}, "work(1, 2, 3, 4, …)"),
+    ],
+)
+def test_a_call_is_one_short_line(args, kwargs, text):
+    def work():
+        pass
+
+    work.__qualname__ = "work"
+    assert describe_call(work, args, kwargs) == text
+
+
+POOL = """
+    import os, sys
+    from concurrent.futures import ProcessPoolExecutor
+    def work(n):
+        if n == 5:
+            {dies}
+        return n
+    if __name__ == "__main__":
+        with ProcessPoolExecutor(2) as pool:
+            list(pool.map(work, range(8), chunksize={chunksize}))
+"""
+
+
+@pytest.mark.parametrize(("chunksize", "index"), [(1, 5), (4, None)])
+def test_a_pools_item_is_the_call(record, chunksize, index):
+    ran = record(POOL.format(dies="os.kill(os.getpid(), 9)", chunksize=chunksize))
+    currents = [box["live"]["current"] for box in ran.boxes()]
+    (item,) = [current for current in currents if current]
+    assert (item["key"], item["index"], item["phase"]) == ("work(5)", index, "run")
+
+
+def test_who_killed_whom_is_noted(record):
+    ran = record(POOL.format(dies="os.kill(os.getpid(), 9)", chunksize=1))
+    main, *workers = ran.boxes()
+    (killed,) = [box for box in workers if box["live"]["current"]]
+    pid = killed["identity"]["pid"]
+    assert ("sent_signal", pid, 9) in [(e["kind"], e["a"], e["b"]) for e in killed["events"]]
+    # The pool then stops the others, which is no death of theirs.
+    assert {e["b"] for e in main["events"] if e["kind"] == "sent_signal"} == {15}
+
+
+def test_an_exception_is_recorded_where_it_was_raised_and_where_it_ended_the_job(record):
+    ran = record(POOL.format(dies="raise ValueError('negative width')", chunksize=1))
+    main, *workers = ran.boxes()
+    (fatal,) = main["exceptions"]
+    assert (fatal["kind"], fatal["fatal"], main["live"]["exit_code"]) == ("ValueError", True, 1)
+    (raised,) = [error for box in workers for error in box["exceptions"]]
+    assert (raised["message"], raised["key"], raised["fatal"]) == ("negative width", "work(5)", False)
+    assert raised["frames"][0]["function"] == "work"
+
+
+def test_an_exception_of_a_plain_process(record):
+    ran = record(
+        """
+        import multiprocessing
+        def work():
+            raise KeyError("width")
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("fork").Process(target=work, name="reader")
+            process.start()
+            process.join()
+        """
+    )
+    worker = ran.boxes()[1]
+    assert worker["identity"]["role"] == "reader"
+    assert worker["exceptions"][0]["kind"] == "KeyError"
+    assert worker["live"]["exit_code"] == 1
+    assert "lastwords" not in ran.stderr
+
+
+def test_nested_exceptions_of_strange_classes_do_no_harm(record):
+    ran = record(
+        """
+        class Strange(Exception):
+            def __str__(self):
+                raise RuntimeError("no text")
+        raise Strange
+        """
+    )
+    assert ran.returncode == 1
+    (error,) = ran.boxes()[0]["exceptions"]
+    assert "cannot be shown" in error["message"]
+
+
+@pytest.mark.heavy
+def test_a_dataloaders_item_is_its_index(record):
+    ran = record(
+        """
+        import os, torch
+        from torch.utils.data import DataLoader, Dataset, get_worker_info
+        class Rows(Dataset):
+            def __len__(self):
+                return 8
+            def __getitem__(self, n):
+                assert get_worker_info().dataset is self
+                if n == 5:
+                    raise ValueError("negative width")
+                return n
+        if __name__ == "__main__":
+            list(DataLoader(Rows(), batch_size=2, num_workers=2))
+        """
+    )
+    assert "lastwords" not in ran.stderr
+    (raised,) = [error for box in ran.boxes() for error in box["exceptions"] if not error["fatal"]]
+    assert (raised["index"], raised["frames"][0]["function"]) == (5, "__getitem__")
+
+
+@pytest.mark.heavy
+def test_a_collate_function_that_dies_names_its_batch(record):
+    ran = record(
+        """
+        import os, signal
+        from torch.utils.data import DataLoader
+        def collate(rows):
+            if 5 in rows:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return rows
+        if __name__ == "__main__":
+            list(DataLoader(list(range(8)), batch_size=2, num_workers=1, collate_fn=collate))
+        """
+    )
+    (item,) = [box["live"]["current"] for box in ran.boxes() if box["live"]["current"]]
+    assert (item["phase"], item["key"]) == ("collate", "batch of 2: 4, 5")

@@ -1,0 +1,1 @@
+"""Real deaths, made on purpose, each with its true cause."""

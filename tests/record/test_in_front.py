@@ -21,6 +21,12 @@ INSTALLERS = {
         "import faulthandler; faulthandler.enable()",
         "Segmentation fault",
     ),
+    "signal.signal in the worker": ("pass", "import signal; signal.signal(signal.SIGSEGV, print)", ""),
+    "a library from C in the worker": (
+        "pass",
+        "import ctypes, lastwords; ctypes.CDLL(None).signal(11, 0); lastwords.item('x').__enter__()",
+        "",
+    ),
     "faulthandler disabled, as pyspark does": (
         "import faulthandler; faulthandler.enable()",
         "import faulthandler; faulthandler.disable()",
@@ -80,11 +86,9 @@ def test_a_handler_that_repairs_the_fault_is_left_to_it(record):
     """A JVM takes a SIGSEGV at its safe points, mends it and goes on. So must we."""
     ran = record(
         """
-        import ctypes, os, signal
+        import os, signal
         heard = []
         signal.signal(signal.SIGTRAP, lambda *_: heard.append("mended"))
-        from lastwords import _native
-        _native.come_back()
         os.kill(os.getpid(), signal.SIGTRAP)
         print(heard)
         """

@@ -1,48 +1,53 @@
-"""Builds and loads the C extension in which native deaths happen."""
+"""Builds and loads the extensions in which native deaths happen."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 from types import ModuleType
 
-SOURCE = Path(__file__).with_name("zoonative.c")
-FLAGS = ["-shared", "-fPIC", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"]
+HERE = Path(__file__).parent
+COMPILERS = {".c": "cc", ".cpp": "c++"}
+FLAGS = ["-shared", "-fPIC", "-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"]
 
 
-def missing() -> str | None:
-    """What this machine lacks to build it, or None."""
+def missing(name: str = "zoonative") -> str | None:
+    """What this machine lacks to build that extension, or None."""
+    compiler = COMPILERS[_source(name).suffix]
+    if shutil.which(compiler) is None:
+        return f"a compiler ({compiler})"
     header = Path(sysconfig.get_path("include")) / "Python.h"
-    if not header.exists():
-        return f"Python's headers ({header})"
-    try:
-        subprocess.run(["cc", "--version"], capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "a C compiler (cc)"
-    return None
+    return None if header.exists() else f"Python's headers ({header})"
 
 
-def build() -> Path:
+def _source(name: str) -> Path:
+    (source,) = (path for path in HERE.glob(f"{name}.*") if path.suffix in COMPILERS)
+    return source
+
+
+def build(name: str = "zoonative") -> Path:
     """Compiles it for this interpreter; once, as long as the source does not change."""
-    directory = SOURCE.parents[2] / "target" / "zoo" / sys.implementation.cache_tag
-    library = directory / f"zoonative{sysconfig.get_config_var('EXT_SUFFIX')}"
-    if library.exists() and library.stat().st_mtime >= SOURCE.stat().st_mtime:
+    source = _source(name)
+    directory = HERE.parents[1] / "target" / "zoo" / sys.implementation.cache_tag
+    library = directory / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if library.exists() and library.stat().st_mtime >= source.stat().st_mtime:
         return library
     directory.mkdir(parents=True, exist_ok=True)
     # Into a name of our own and then renamed: tests that run side by side never load half a library.
     unfinished = library.with_suffix(f".{os.getpid()}")
-    include = sysconfig.get_path("include")
-    subprocess.run(["cc", *FLAGS, f"-I{include}", str(SOURCE), "-o", str(unfinished)], check=True)
+    include = f"-I{sysconfig.get_path('include')}"
+    subprocess.run([COMPILERS[source.suffix], *FLAGS, include, str(source), "-o", str(unfinished)], check=True)
     unfinished.rename(library)
     return library
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("zoonative", build())
+def load(name: str = "zoonative") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, build(name))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -2,6 +2,7 @@
  * finds the way back to Python. Every step on the way is its own function: they must all be named. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 
@@ -86,6 +87,51 @@ static PyObject *native_abort(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* Deep C recursion: 512 bytes a frame at least, and no way out. */
+STEP static long descend(volatile long depth) {
+    volatile char room[512];
+    room[depth % 512] = (char)depth;
+    return descend(depth + 1) + room[0];
+}
+
+static PyObject *stack_overflow(PyObject *self, PyObject *args) { return PyLong_FromLong(descend(0)); }
+
+static void *descend_on_thread(void *unused) {
+    (void)unused;
+    return (void *)descend(0);
+}
+
+static void *follow_null_on_thread(void *unused) {
+    struct record *volatile record = NULL;
+    volatile double sink = decode_record(record); /* else the call is optimised away */
+    return sink > 0 ? unused : NULL;
+}
+
+/* Threads that Python knows nothing of. */
+static PyObject *on_c_threads(void *(*body)(void *), int count) {
+    pthread_t threads[16];
+    for (int i = 0; i < count; i++)
+        if (pthread_create(&threads[i], NULL, body, NULL) != 0)
+            return PyErr_SetFromErrno(PyExc_OSError);
+    Py_BEGIN_ALLOW_THREADS;
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *stack_overflow_on_c_thread(PyObject *self, PyObject *args) {
+    return on_c_threads(descend_on_thread, 1);
+}
+
+static PyObject *crash_on_many_threads(PyObject *self, PyObject *args) {
+    return on_c_threads(follow_null_on_thread, 16);
+}
+
+static void *nothing(void *unused) { return unused; }
+
+static PyObject *start_c_threads(PyObject *self, PyObject *args) { return on_c_threads(nothing, 16); }
+
 static PyMethodDef methods[] = {
     {"null_dereference", null_dereference, METH_NOARGS, "Follows a null pointer, three frames deep."},
     {"illegal_instruction", illegal_instruction, METH_VARARGS, "Runs an instruction of the named extension."},
@@ -94,6 +140,10 @@ static PyMethodDef methods[] = {
     {"impossible_address", impossible_address, METH_NOARGS, "Follows a pointer that no memory can have."},
     {"integer_division", integer_division, METH_NOARGS, "Divides an integer by zero."},
     {"native_abort", native_abort, METH_NOARGS, "Gives up, as an assertion does."},
+    {"stack_overflow", stack_overflow, METH_NOARGS, "Recurses in C until the stack ends."},
+    {"stack_overflow_on_c_thread", stack_overflow_on_c_thread, METH_NOARGS, "The same on a thread of its own."},
+    {"crash_on_many_threads", crash_on_many_threads, METH_NOARGS, "Sixteen threads follow a null pointer."},
+    {"start_c_threads", start_c_threads, METH_NOARGS, "Starts and ends sixteen threads that do nothing."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -245,7 +245,8 @@ pub const STEP_THREADS: u32 = 5;
 pub const STEP_ABORT_MESSAGE: u32 = 6;
 pub const STEP_PYTHON: u32 = 7;
 pub const STEP_PREVIOUS_HANDLER: u32 = 8;
-pub const STEP_NAMES: [&str; 9] = [
+pub const STEP_EXCEPTION: u32 = 9;
+pub const STEP_NAMES: [&str; 10] = [
     "signal",
     "code",
     "registers_point_at",
@@ -255,6 +256,7 @@ pub const STEP_NAMES: [&str; 9] = [
     "abort_message",
     "python",
     "previous_handler",
+    "exception",
 ];
 
 pub const MAX_REGISTERS: usize = 40;
@@ -313,6 +315,9 @@ pub struct Crash {
     pub other_crashes: u32,
     pub other_tid: i32,
     pub abort_message: Text<508>,
+    /// The C++ exception that nothing caught: its mangled type name, and its what().
+    pub exception_type: Text<252>,
+    pub exception_what: Text<508>,
 }
 
 pub const POINTED_BYTES: usize = 32;

@@ -34,12 +34,13 @@ fn live() -> *mut Live {
     section(LIVE_AT)
 }
 
-/// Marks that work on an item begins.
-pub fn begin(index: i64, key: &[u8], phase: u32) {
+/// Marks that work on an item begins; when that was.
+pub fn begin(index: i64, key: &[u8], phase: u32) -> u64 {
+    let now = clock::monotonic_ns();
     publish(|item, _| {
         item.index = index;
         item.phase = phase;
-        item.started_ns = clock::monotonic_ns();
+        item.started_ns = now;
         item.key.set(key);
     });
     let live = live();
@@ -47,6 +48,7 @@ pub fn begin(index: i64, key: &[u8], phase: u32) {
         // SAFETY: mapped for the life of the process.
         unsafe { (*live).items_begun = (*live).items_begun.wrapping_add(1) };
     }
+    now
 }
 
 /// Marks work that is no item of its own but may well kill: collating a batch, sending a result.

@@ -328,6 +328,8 @@ pub struct CrashRecord {
     pub other_crashes: u32,
     pub other_tid: i32,
     pub abort_message: Option<String>,
+    pub exception_type: Option<String>,
+    pub exception_what: Option<String>,
 }
 
 fn steps(bits: u32) -> Vec<&'static str> {
@@ -387,6 +389,8 @@ impl From<&Crash> for CrashRecord {
             other_crashes: crash.other_crashes,
             other_tid: crash.other_tid,
             abort_message: words_if_any(&crash.abort_message),
+            exception_type: words_if_any(&crash.exception_type),
+            exception_what: words_if_any(&crash.exception_what),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Memory of the dying process is never read by our own loads. It is handed to pwrite(2) as the buffer to
 //! write from: where it cannot be read the kernel says EFAULT, and no second fault happens.
 
+use crate::exception;
 use crate::guard;
 use crate::maps::{self, Extent};
 use crate::registers;
@@ -14,7 +15,7 @@ use lastwords_blackbox::clock;
 use lastwords_blackbox::layout::{
     CODE_BEFORE, CODE_BYTES, CRASH_AT, Crash, MAX_THREADS, POINTED_BYTES, PYTHON_AT, PYTHON_CAPACITY,
     Pointed, REGISTER_MEMORY_AT, RegisterMemory, STACK_AT, STACK_BASE_CAPACITY, STACK_CAPACITY,
-    STEP_ABORT_MESSAGE, STEP_CODE, STEP_MAPS, STEP_PYTHON, STEP_REGISTERS_POINT_AT, STEP_SIGNAL, STEP_STACK,
+    STEP_ABORT_MESSAGE, STEP_CODE, STEP_EXCEPTION, STEP_MAPS, STEP_PYTHON, STEP_REGISTERS_POINT_AT, STEP_SIGNAL, STEP_STACK,
     STEP_THREADS, THREADS_AT, ThreadEntry, Threads,
 };
 use lastwords_blackbox::recorder;
@@ -53,13 +54,14 @@ struct Scene {
 }
 
 type Step = unsafe extern "C" fn(*mut c_void);
-const STEPS: [(u32, Step); 8] = [
+const STEPS: [(u32, Step); 9] = [
     (STEP_SIGNAL, signal_step),
     (STEP_CODE, code_step),
     (STEP_STACK, stack_step),
     (STEP_MAPS, maps_step),
     (STEP_REGISTERS_POINT_AT, pointed_step),
     (STEP_ABORT_MESSAGE, abort_message_step),
+    (STEP_EXCEPTION, exception_step),
     (STEP_PYTHON, python_step),
     (STEP_THREADS, threads_step),
 ];
@@ -246,6 +248,16 @@ unsafe extern "C" fn abort_message_step(argument: *mut c_void) {
         let text = (*holder).wrapping_add(4);
         let length = libc::strnlen(text.cast(), 2000);
         crash.abort_message.set(core::slice::from_raw_parts(text, length));
+    }
+}
+
+unsafe extern "C" fn exception_step(argument: *mut c_void) {
+    // SAFETY: see `scene`.
+    unsafe {
+        let (scene, crash) = scene(argument);
+        if scene.signal == libc::SIGABRT {
+            exception::describe(crash);
+        }
     }
 }
 

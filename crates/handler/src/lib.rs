@@ -8,12 +8,15 @@
 
 mod alternate_stack;
 mod capture;
+mod exception;
+mod got;
 mod guard;
 mod maps;
 mod previous;
 mod registers;
 mod signals;
+mod threads;
 
 pub use alternate_stack::ensure as ensure_alternate_stack;
 pub use capture::set_python_dumper;
-pub use signals::{come_back, install, stand_aside};
+pub use signals::{come_back, install, refresh, refresh_if_due, set_python_trampoline, stand_aside};

@@ -5,6 +5,7 @@
 //! status would show. So the signal is blocked while they run, and what they raised is taken away again.
 
 use crate::guard;
+use crate::signals;
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::{size_of, transmute, zeroed};
@@ -50,8 +51,8 @@ pub(crate) unsafe fn speak(signal: i32, info: *mut libc::siginfo_t, context: *mu
     let Some(action) = saved(signal) else {
         return Outcome::Dies;
     };
-    // SAFETY: the kernel's siginfo of this signal.
-    let was_sent = unsafe { (*info).si_code <= 0 };
+    // SAFETY: passed on from the handler.
+    let was_sent = unsafe { !is_fault(info) };
     match action.sa_sigaction {
         libc::SIG_DFL => Outcome::Dies,
         // The kernel honours SIG_IGN for a signal that was sent, and kills for a fault all the same.
@@ -69,6 +70,12 @@ pub(crate) unsafe fn speak(signal: i32, info: *mut libc::siginfo_t, context: *mu
     }
 }
 
+/// Signals that were sent have codes up to zero.
+unsafe fn is_fault(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: the kernel's siginfo of this signal.
+    unsafe { (*info).si_code > 0 }
+}
+
 unsafe fn ask(mut call: Call) -> Outcome {
     // SAFETY: set operations on a local; a fault inside the handler is kept inside by the guard.
     unsafe {
@@ -81,7 +88,8 @@ unsafe fn ask(mut call: Call) -> Outcome {
         let mut now: libc::sigaction = zeroed();
         libc::sigaction(call.signal, ptr::null(), &mut now);
         let gave_up = now.sa_sigaction == libc::SIG_DFL || call.action.sa_flags & libc::SA_RESETHAND != 0;
-        if !returned || raised_again || gave_up {
+        let cannot_repair = is_fault(call.info) && signals::is_python_trampoline(call.action.sa_sigaction);
+        if !returned || raised_again || gave_up || cannot_repair {
             Outcome::Dies
         } else {
             Outcome::Repaired

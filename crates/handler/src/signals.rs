@@ -2,12 +2,15 @@
 
 use crate::alternate_stack;
 use crate::capture;
+use crate::exception;
+use crate::got;
 use crate::guard;
 use crate::previous::{self, Outcome};
+use crate::threads;
 use core::ffi::c_void;
 use core::mem::zeroed;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use lastwords_blackbox::clock;
 use lastwords_blackbox::layout::{
     CRASH_BEGUN, CRASH_COMPLETE, CRASH_HANDLED, Crash, STEP_PREVIOUS_HANDLER, Text,
@@ -26,6 +29,9 @@ pub(crate) const SIGNALS: [i32; 7] = [
 
 /// Thread id of the thread whose crash is being recorded.
 static OWNER: AtomicI32 = AtomicI32::new(0);
+/// The siginfo of the signal under way: a handler that calls on to its own predecessor comes back with it.
+static UNDER_WAY: AtomicPtr<libc::siginfo_t> = AtomicPtr::new(ptr::null_mut());
+static PYTHON_TRAMPOLINE: AtomicUsize = AtomicUsize::new(0);
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 static ABORT_MESSAGE: AtomicPtr<*const u8> = AtomicPtr::new(ptr::null_mut());
 
@@ -64,11 +70,46 @@ pub fn install() {
         ABORT_MESSAGE.store(place.cast(), Ordering::Relaxed);
         libc::pthread_atfork(None, None, Some(in_forked_child));
     }
+    refresh();
+}
+
+/// Looks whether anything was loaded or installed since we last looked: new objects get our thread hook, new
+/// handlers get us in front of them. Cheap when nothing happened; called between items and after imports.
+pub fn refresh() {
+    if got::is_stale() {
+        threads::cover();
+        exception::find_runtime();
+    }
     come_back();
+}
+
+/// When to `refresh` next, on the monotonic clock.
+static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
+const BETWEEN_LOOKS_NS: u64 = 1_000_000_000;
+
+/// Called at the start of every item with the time that was read for it anyway: looks before the first item
+/// of a process and then once a second. That is how handlers are found that a library installed from C.
+pub fn refresh_if_due(now_ns: u64) {
+    if now_ns >= NEXT_LOOK.load(Ordering::Relaxed) {
+        NEXT_LOOK.store(now_ns.saturating_add(BETWEEN_LOOKS_NS), Ordering::Relaxed);
+        refresh();
+    }
+}
+
+/// The C function behind every handler that was set with `signal.signal`. It only leaves a note for the
+/// interpreter, which runs the Python function between two bytecodes: after a fault there is no "between",
+/// and without us such a program hangs, faulting for ever. It is never taken for one that repairs faults.
+pub fn set_python_trampoline(address: usize) {
+    PYTHON_TRAMPOLINE.store(address, Ordering::Relaxed);
+}
+
+pub(crate) fn is_python_trampoline(address: usize) -> bool {
+    address != 0 && PYTHON_TRAMPOLINE.load(Ordering::Relaxed) == address
 }
 
 unsafe extern "C" fn in_forked_child() {
     OWNER.store(0, Ordering::Relaxed);
+    NEXT_LOOK.store(0, Ordering::Relaxed);
     recorder::renew_after_fork();
 }
 
@@ -124,6 +165,7 @@ unsafe extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context:
             Err(_) => return after_the_first(signal, info),
             Ok(_) => {}
         }
+        UNDER_WAY.store(info, Ordering::Relaxed);
         let outcome = record(signal, info, context);
         if outcome == Outcome::Dies {
             die(signal, info);
@@ -171,11 +213,17 @@ unsafe fn begin(crash: *mut Crash) {
     crash.python_length = 0;
     crash.nested_signal = 0;
     crash.abort_message = Text::EMPTY;
+    crash.exception_type = Text::EMPTY;
+    crash.exception_what = Text::EMPTY;
     crash.state = CRASH_BEGUN;
 }
 
 /// A fault inside the handler: the step under way is lost, the next one runs.
 unsafe fn nested(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    if UNDER_WAY.load(Ordering::Relaxed) == info {
+        // No fault: the handler before us had saved us as its own predecessor, and calls on.
+        return;
+    }
     // SAFETY: passed on from on_signal.
     unsafe {
         let crash = recorder::crash();

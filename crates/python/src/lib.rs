@@ -6,11 +6,13 @@ mod marks;
 mod read;
 mod record;
 mod watch;
+mod wrappers;
 
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     record::register(m)?;
     marks::register(m)?;
+    wrappers::register(m)?;
     read::register(m)?;
     watch::register(m)?;
     Ok(())

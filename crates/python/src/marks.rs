@@ -4,6 +4,7 @@
 //! in Python would add a line to each; these do not, and cost less as well.
 
 use lastwords_blackbox::layout::NONE;
+use crate::record::mark_begin;
 use lastwords_blackbox::live;
 use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::prelude::*;
@@ -97,7 +98,7 @@ impl MarkedDataset {
 
     fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (number, key) = index_and_key(index);
-        live::begin(number, key.as_bytes(), FETCH);
+        mark_begin(number, key.as_bytes(), FETCH);
         match self.dataset.bind(py).get_item(index) {
             Ok(value) => {
                 live::end();
@@ -175,7 +176,7 @@ impl MarkedIterator {
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let number = self.count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        live::begin(number, b"", FETCH);
+        mark_begin(number, b"", FETCH);
         let result = self.iterator.bind(py).call_method0("__next__");
         if let Err(error) = &result {
             tell(py, &self.on_error, error);
@@ -205,7 +206,7 @@ impl MarkedCall {
         let (number, key) = args
             .get_item(0)
             .map_or_else(|_| (NONE, String::new()), |first| index_and_key(&first));
-        live::begin(number, key.as_bytes(), self.phase);
+        mark_begin(number, key.as_bytes(), self.phase);
         let result = self.function.bind(py).call(args, kwargs);
         if let Err(error) = &result {
             tell(py, &self.on_error, error);
@@ -244,54 +245,10 @@ impl Told {
     }
 }
 
-/// `os.kill` that leaves a note of whom it killed: SIGKILL itself leaves none.
-#[pyclass(module = "lastwords._native", frozen)]
-pub(crate) struct NotedKill {
-    function: Py<PyAny>,
-}
-
-#[pymethods]
-impl NotedKill {
-    #[new]
-    fn new(function: Py<PyAny>) -> Self {
-        Self { function }
-    }
-
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__<'py>(
-        &self,
-        py: Python<'py>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let numbers = (
-            args.get_item(0).and_then(|target| target.extract::<i64>()),
-            args.get_item(1).and_then(|signal| signal.extract::<i64>()),
-        );
-        // Before the call: after a kill of oneself there is no later. Signal 0 only asks.
-        if let (Ok(target), Ok(signal)) = numbers
-            && signal != 0
-        {
-            live::event(
-                lastwords_blackbox::layout::EventKind::SentSignal,
-                target,
-                signal,
-                b"",
-            );
-        }
-        self.function.bind(py).call(args, kwargs)
-    }
-
-    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.function.bind(py).getattr(name)
-    }
-}
-
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<MarkedDataset>()?;
     m.add_class::<MarkedIterator>()?;
     m.add_class::<MarkedCall>()?;
     m.add_class::<Told>()?;
-    m.add_class::<NotedKill>()?;
     Ok(())
 }

@@ -46,7 +46,13 @@ fn bytes_of<'a>(text: Option<&'a Bound<'_, PyString>>) -> std::borrow::Cow<'a, [
 #[pyfunction]
 #[pyo3(signature = (index, key, phase, /))]
 fn begin(index: Option<i64>, key: Option<&Bound<'_, PyString>>, phase: u32) {
-    live::begin(index.unwrap_or(NONE), &bytes_of(key), phase);
+    mark_begin(index.unwrap_or(NONE), &bytes_of(key), phase);
+}
+
+/// Every item begins here, whoever marks it.
+pub(crate) fn mark_begin(index: i64, key: &[u8], phase: u32) {
+    let now = live::begin(index, key, phase);
+    lastwords_handler::refresh_if_due(now);
 }
 
 #[pyfunction]
@@ -64,6 +70,12 @@ fn end() {
 #[pyo3(signature = (text, /))]
 fn note(text: &Bound<'_, PyString>) {
     live::event(EventKind::Note, 0, 0, &bytes_of(Some(text)));
+}
+
+#[pyfunction]
+#[pyo3(signature = (text, /))]
+fn warned(text: &Bound<'_, PyString>) {
+    live::event(EventKind::Warning, 0, 0, &bytes_of(Some(text)));
 }
 
 /// `frames`: (file, line, function), innermost first.
@@ -89,19 +101,17 @@ fn say_exit(code: Option<i32>) {
     live::say_exit(code.unwrap_or(i32::MIN));
 }
 
+/// Takes the C function behind `signal.signal`, which Python has just installed for `signal`.
 #[pyfunction]
-fn stand_aside() {
-    lastwords_handler::stand_aside();
-}
-
-#[pyfunction]
-fn come_back() {
-    lastwords_handler::come_back();
-}
-
-#[pyfunction]
-fn ensure_alternate_stack() -> bool {
-    lastwords_handler::ensure_alternate_stack()
+#[pyo3(signature = (signal, /))]
+fn adopt_python_trampoline(signal: i32) {
+    // SAFETY: only asks.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction > 1 {
+            lastwords_handler::set_python_trampoline(action.sa_sigaction);
+        }
+    }
 }
 
 /// The descriptor at which CPython is to write its frames.
@@ -138,11 +148,10 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(phase, m)?)?;
     m.add_function(wrap_pyfunction!(end, m)?)?;
     m.add_function(wrap_pyfunction!(note, m)?)?;
+    m.add_function(wrap_pyfunction!(warned, m)?)?;
     m.add_function(wrap_pyfunction!(exception, m)?)?;
     m.add_function(wrap_pyfunction!(say_exit, m)?)?;
-    m.add_function(wrap_pyfunction!(stand_aside, m)?)?;
-    m.add_function(wrap_pyfunction!(come_back, m)?)?;
-    m.add_function(wrap_pyfunction!(ensure_alternate_stack, m)?)?;
+    m.add_function(wrap_pyfunction!(adopt_python_trampoline, m)?)?;
     m.add_function(wrap_pyfunction!(text_descriptor, m)?)?;
     m.add_function(wrap_pyfunction!(adopt_python_dumper, m)?)?;
     Ok(())

@@ -21,6 +21,7 @@ ADAPTERS = {
     "multiprocessing.process": "lastwords.record.adapters.multiprocessing_process",
     "torch.utils.data._utils.fetch": "lastwords.record.adapters.torch_fetch",
     "torch.utils.data._utils.signal_handling": "lastwords.record.adapters.torch_signals",
+    "warnings": "lastwords.record.adapters.warnings",
 }
 
 

@@ -22,6 +22,7 @@ def adopt() -> bool:
     number = _unused_signal()
     if number is None:
         return False
+    _show_trampoline(number)
     faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
     return _native.adopt_python_dumper(number)
 
@@ -32,3 +33,13 @@ def _unused_signal() -> int | None:
         if signal.getsignal(number) is signal.SIG_DFL:
             return number
     return None
+
+
+def _show_trampoline(number: int) -> None:
+    """Shows the native side which C function stands behind handlers set with `signal.signal`."""
+    try:
+        signal.signal(number, lambda *_: None)
+    except ValueError:
+        return  # only the main thread may ask
+    _native.adopt_python_trampoline(number)
+    signal.signal(number, signal.SIG_DFL)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from types import TracebackType
 
 from lastwords import _native
 
 _MOST_FRAMES = 32
-
-
-def watch() -> None:
-    """Notes every signal that this process sends: a SIGKILL tells nobody who sent it."""
-    for name in ("kill", "killpg"):
-        setattr(os, name, _native.NotedKill(getattr(os, name)))
 
 
 def record_exception(error: BaseException, fatal: bool = False) -> None:

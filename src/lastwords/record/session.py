@@ -7,7 +7,7 @@ import os
 import sys
 
 from lastwords import _native
-from lastwords.record import after_import, dumper, endings, handlers
+from lastwords.record import after_import, dumper, endings, events, handlers
 from lastwords.record.home import home, new_run_directory
 
 VARIABLE = "LASTWORDS"
@@ -47,7 +47,7 @@ def start(directory: str) -> bool:
     _native.describe(runtime=f"{sys.implementation.name} {sys.version.split()[0]}")
     dumper.adopt()
     handlers.stay_in_front()
-    endings.watch()
+    events.watch()
     after_import.install()
     atexit.register(endings.at_exit)
     return _native.is_recording()

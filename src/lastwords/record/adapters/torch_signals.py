@@ -8,11 +8,10 @@ from __future__ import annotations
 from types import ModuleType
 
 from lastwords import _native
-from lastwords.record.handlers import behind_us
 
 
 def adapt(module: ModuleType) -> None:
-    install = behind_us(module._set_worker_signal_handlers)
+    install = _native.BehindUs(module._set_worker_signal_handlers)
 
     def _set_worker_signal_handlers() -> None:
         _native.describe(role="DataLoader worker")

@@ -15,6 +15,7 @@ from zoo import native
 
 ZOO = Path(__file__).parent
 JOBS = ("plain", "pool", "dataloader")
+LASTWORDS = (sys.executable, "-m", "lastwords")
 TIME_LIMIT = 120
 
 
@@ -61,19 +62,18 @@ def environment(home: Path | None = None) -> dict[str, str]:
 
 def run_alone(death: str, job: str) -> Outcome:
     """The job as its user runs it today, without lastwords."""
-    done = _run(command(death, job), environment())
+    done = start(command(death, job), environment())
     return Outcome(done.returncode, done.stdout, done.stderr, [])
 
 
 def run(death: str, job: str, home: Path) -> Outcome:
     """The same job under `lastwords run`."""
-    lastwords = [sys.executable, "-m", "lastwords"]
-    done = _run([*lastwords, "run", "--", *command(death, job)], environment(home))
-    listed = _run([*lastwords, "list", "--json"], environment(home))
+    done = start([*LASTWORDS, "run", "--", *command(death, job)], environment(home))
+    listed = start([*LASTWORDS, "list", "--json"], environment(home))
     return Outcome(done.returncode, done.stdout, done.stderr, json.loads(listed.stdout))
 
 
-def _run(words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def start(words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words,
         env=variables,

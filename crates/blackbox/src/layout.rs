@@ -99,6 +99,8 @@ pub struct Identity {
     pub forked: u32,
     pub worker: i64,
     pub rank: i64,
+    /// The signal that asks for a snapshot; zero: none is listened for.
+    pub probe_signal: u32,
     pub role: Text<60>,
     pub host: Text<68>,
     pub runtime: Text<60>,

@@ -15,10 +15,13 @@ pub mod file;
 pub mod identity;
 pub mod layout;
 pub mod live;
+pub mod probe_layout;
 pub mod recorder;
 
 mod announce;
 
+#[cfg(feature = "reader")]
+pub mod probe_reader;
 #[cfg(feature = "reader")]
 pub mod reader;
 #[cfg(feature = "reader")]

@@ -271,6 +271,15 @@ pub fn describe(role: &[u8], worker: i64, rank: i64, runtime: &[u8]) {
     }
 }
 
+/// Which signal asks this process for a snapshot.
+pub fn say_probe_signal(signal: u32) {
+    let identity = crate::recorder::identity();
+    if !identity.is_null() {
+        // SAFETY: mapped for the life of the process.
+        unsafe { (*identity).probe_signal = signal };
+    }
+}
+
 /// Is anything recorded at all?
 pub fn is_recording() -> bool {
     !base().is_null()

@@ -25,7 +25,7 @@ pub struct BoxReader<'a> {
     notes: Vec<String>,
 }
 
-fn load<T: Plain>(bytes: &[u8]) -> T {
+pub(crate) fn load<T: Plain>(bytes: &[u8]) -> T {
     let mut value = MaybeUninit::<T>::zeroed();
     let length = bytes.len().min(size_of::<T>());
     // SAFETY: T is Plain, so zeros and any copied bytes are a value; `length` bounds both sides.

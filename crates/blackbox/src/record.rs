@@ -46,8 +46,12 @@ fn number(value: i64) -> Option<i64> {
 }
 
 pub(crate) fn register_names(crash: &Crash) -> Vec<String> {
-    let count = (crash.register_count as usize).min(MAX_REGISTERS);
-    match crash.architecture {
+    names_of_registers(crash.architecture, crash.register_count)
+}
+
+pub(crate) fn names_of_registers(architecture: u32, count: u32) -> Vec<String> {
+    let count = (count as usize).min(MAX_REGISTERS);
+    match architecture {
         ARCHITECTURE_X86_64 => X86_64_REGISTERS
             .iter()
             .take(count)
@@ -90,6 +94,7 @@ pub struct IdentityRecord {
     pub forked: bool,
     pub worker: Option<i64>,
     pub rank: Option<i64>,
+    pub probe_signal: Option<u32>,
     pub role: Option<String>,
     pub host: Option<String>,
     pub runtime: Option<String>,
@@ -109,6 +114,7 @@ impl From<&Identity> for IdentityRecord {
             forked: identity.forked != 0,
             worker: number(identity.worker),
             rank: number(identity.rank),
+            probe_signal: (identity.probe_signal != 0).then_some(identity.probe_signal),
             role: words_if_any(&identity.role),
             host: words_if_any(&identity.host),
             runtime: words_if_any(&identity.runtime),
@@ -332,6 +338,14 @@ pub struct CrashRecord {
     pub exception_what: Option<String>,
 }
 
+pub(crate) fn architecture_name(architecture: u32) -> &'static str {
+    match architecture {
+        ARCHITECTURE_X86_64 => "x86_64",
+        ARCHITECTURE_AARCH64 => "aarch64",
+        _ => "unknown",
+    }
+}
+
 fn steps(bits: u32) -> Vec<&'static str> {
     STEP_NAMES
         .iter()
@@ -365,11 +379,7 @@ impl From<&Crash> for CrashRecord {
             time_unix_ns: crash.time_unix_ns,
             time_ns: crash.time_ns,
             duration_ns: crash.duration_ns,
-            architecture: match crash.architecture {
-                ARCHITECTURE_X86_64 => "x86_64",
-                ARCHITECTURE_AARCH64 => "aarch64",
-                _ => "unknown",
-            },
+            architecture: architecture_name(crash.architecture),
             registers: register_names(crash).into_iter().zip(crash.registers).collect(),
             flags: crash.flags,
             trap: crash.trap,

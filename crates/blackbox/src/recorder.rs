@@ -75,6 +75,8 @@ struct WrittenOnce(UnsafeCell<PathBuffer>);
 unsafe impl Sync for WrittenOnce {}
 
 static DIRECTORY: WrittenOnce = WrittenOnce(UnsafeCell::new(PathBuffer::new()));
+/// The box's own path: written when the box is made, which is before any thread of this process could read it.
+static BOX_PATH: WrittenOnce = WrittenOnce(UnsafeCell::new(PathBuffer::new()));
 static STARTED: AtomicBool = AtomicBool::new(false);
 static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static BOX_FD: AtomicI32 = AtomicI32::new(-1);
@@ -207,7 +209,19 @@ fn open_box(parent: Option<&Identity>) -> Result<(), Refused> {
     }
 }
 
+/// Where the box lies, if there is one.
+pub fn box_path() -> Option<&'static [u8]> {
+    // SAFETY: see BOX_PATH.
+    let path = unsafe { &*BOX_PATH.0.get() };
+    (!base().is_null()).then_some(path.as_bytes())
+}
+
 fn adopt(new: BoxFile, path: &CStr, parent: Option<&Identity>) {
+    // SAFETY: see BOX_PATH. In a forked child there is one thread.
+    unsafe {
+        *BOX_PATH.0.get() = PathBuffer::new();
+        (*BOX_PATH.0.get()).push(path.to_bytes());
+    }
     let identity = new.base.wrapping_add(IDENTITY_AT as usize).cast::<Identity>();
     // SAFETY: a fresh mapping of ours, page-aligned sections.
     let identity = unsafe { &mut *identity };

@@ -174,7 +174,10 @@ fn a_forked_child_has_a_box_of_its_own() {
         .map(|bytes| {
             let record = read(bytes);
             let identity = record.identity.unwrap();
-            (identity.forked, record.live.unwrap().current.unwrap().key.unwrap())
+            (
+                identity.forked,
+                record.live.unwrap().current.unwrap().key.unwrap(),
+            )
         })
         .collect();
     keys.sort();
@@ -198,7 +201,11 @@ fn a_descriptor_number_that_became_somebody_elses_is_left_alone() {
         }
     });
     std::fs::remove_dir_all(&directory).unwrap();
-    assert_eq!(status, libc::SIGKILL, "the recorder took somebody's file for its box");
+    assert_eq!(
+        status,
+        libc::SIGKILL,
+        "the recorder took somebody's file for its box"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! write from: where it cannot be read the kernel says EFAULT, and no second fault happens.
 
 use crate::exception;
-use crate::guard;
+use crate::guard::{self, Step};
 use crate::maps::{self, Extent};
 use crate::registers;
 use core::cell::UnsafeCell;
@@ -13,10 +13,10 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use lastwords_blackbox::clock;
 use lastwords_blackbox::layout::{
-    CODE_BEFORE, CODE_BYTES, CRASH_AT, Crash, MAX_THREADS, POINTED_BYTES, PYTHON_AT, PYTHON_CAPACITY,
-    Pointed, REGISTER_MEMORY_AT, RegisterMemory, STACK_AT, STACK_BASE_CAPACITY, STACK_CAPACITY,
-    STEP_ABORT_MESSAGE, STEP_CODE, STEP_EXCEPTION, STEP_MAPS, STEP_PYTHON, STEP_REGISTERS_POINT_AT, STEP_SIGNAL, STEP_STACK,
-    STEP_THREADS, THREADS_AT, ThreadEntry, Threads,
+    CODE_BEFORE, CODE_BYTES, CRASH_AT, Crash, MAPS_AT, MAPS_CAPACITY, POINTED_BYTES, PYTHON_AT,
+    PYTHON_CAPACITY, Pointed, REGISTER_MEMORY_AT, RegisterMemory, STACK_AT, STACK_BASE_CAPACITY,
+    STACK_CAPACITY, STEP_ABORT_MESSAGE, STEP_CODE, STEP_EXCEPTION, STEP_MAPS, STEP_PYTHON,
+    STEP_REGISTERS_POINT_AT, STEP_SIGNAL, STEP_STACK, STEP_THREADS, THREADS_AT, Threads,
 };
 use lastwords_blackbox::recorder;
 
@@ -53,7 +53,6 @@ struct Scene {
     box_fd: i32,
 }
 
-type Step = unsafe extern "C" fn(*mut c_void);
 const STEPS: [(u32, Step); 9] = [
     (STEP_SIGNAL, signal_step),
     (STEP_CODE, code_step),
@@ -80,11 +79,11 @@ pub(crate) unsafe fn all(crash: *mut Crash, signal: i32, info: *mut libc::siginf
     };
     let argument: *mut c_void = (&raw mut scene).cast();
     for (number, step) in STEPS {
-        // SAFETY: guard::call keeps faults inside `step`; the crash part is ours while we own it.
+        // SAFETY: the guard keeps faults inside `step`; the crash part is ours while we own it.
         unsafe {
             CURRENT_STEP.store(number, Ordering::Relaxed);
             let bit = 1_u32 << number;
-            if guard::call(step, argument) {
+            if guard::CRASH.call(step, argument) {
                 (*crash).steps_done |= bit;
             } else {
                 (*crash).steps_failed |= bit;
@@ -134,7 +133,7 @@ unsafe extern "C" fn signal_step(argument: *mut c_void) {
 }
 
 /// Writes `length` bytes of this process's memory at `address` into the box; how many could be read.
-fn copy_memory(box_fd: i32, address: u64, length: u64, at: u64) -> u64 {
+pub(crate) fn copy_memory(box_fd: i32, address: u64, length: u64, at: u64) -> u64 {
     // SAFETY: pwrite checks the memory itself and answers EFAULT.
     let written = unsafe {
         libc::pwrite(
@@ -192,7 +191,7 @@ unsafe extern "C" fn maps_step(argument: *mut c_void) {
     } else {
         registers::sp(crash)
     };
-    let (length, extent) = maps::copy(scene.box_fd, buffer, stack);
+    let (length, extent) = maps::copy(scene.box_fd, MAPS_AT, MAPS_CAPACITY, buffer, stack);
     crash.maps_length = length;
     if let Some(Extent { low, high }) = extent {
         crash.stack_low = low;
@@ -262,21 +261,29 @@ unsafe extern "C" fn exception_step(argument: *mut c_void) {
 }
 
 unsafe extern "C" fn python_step(argument: *mut c_void) {
-    // SAFETY: see `scene`; the dumper is CPython's own signal-safe function, see `set_python_dumper`.
+    // SAFETY: see `scene` and `dump_python`.
     unsafe {
         let (_, crash) = scene(argument);
-        let dumper = PYTHON_DUMPER.load(Ordering::Acquire);
         let Some(text_fd) = recorder::text_fd() else {
             return;
         };
-        if dumper == 0 {
-            return;
-        }
         libc::lseek(text_fd, PYTHON_AT as libc::off_t, libc::SEEK_SET);
-        let dump: extern "C" fn(i32) = core::mem::transmute::<usize, extern "C" fn(i32)>(dumper);
-        dump(PYTHON_SIGNAL.load(Ordering::Relaxed) as i32);
+        dump_python();
         let end = libc::lseek(text_fd, 0, libc::SEEK_CUR) as u64;
         crash.python_length = end.saturating_sub(PYTHON_AT).min(PYTHON_CAPACITY);
+    }
+}
+
+/// Has CPython write all threads' frames to the text descriptor, if it told us how.
+///
+/// # Safety
+/// Under a guard: the frames may be broken.
+pub(crate) unsafe fn dump_python() {
+    let dumper = PYTHON_DUMPER.load(Ordering::Acquire);
+    if dumper != 0 {
+        // SAFETY: CPython's own signal-safe function, see `set_python_dumper`.
+        let dump = unsafe { core::mem::transmute::<usize, extern "C" fn(i32)>(dumper) };
+        dump(PYTHON_SIGNAL.load(Ordering::Relaxed) as i32);
     }
 }
 
@@ -286,10 +293,18 @@ const RECORD_LENGTH_AT: usize = 16;
 
 unsafe extern "C" fn threads_step(argument: *mut c_void) {
     // SAFETY: see `scene`; the scratch buffer belongs to the owner of the crash.
-    unsafe {
+    let (crash, buffer) = unsafe {
         let (_, crash) = scene(argument);
-        let buffer = &mut *SCRATCH.0.get();
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        (crash, &mut *SCRATCH.0.get())
+    };
+    each_thread(buffer, |tid| add_thread(crash, tid));
+}
+
+/// Calls `visit` with the id of every thread of this process.
+pub(crate) fn each_thread(buffer: &mut [u8], mut visit: impl FnMut(i32)) {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: bounded by the buffer's length; the descriptor is closed again.
+    unsafe {
         let directory = libc::open(c"/proc/self/task".as_ptr(), flags);
         if directory < 0 {
             return;
@@ -299,7 +314,13 @@ unsafe extern "C" fn threads_step(argument: *mut c_void) {
             if read <= 0 {
                 break;
             }
-            each_entry(buffer, read as usize, |name| add_thread(crash, name));
+            each_entry(buffer, read as usize, |name| {
+                if !name.is_empty() && name.iter().all(u8::is_ascii_digit) {
+                    visit(name.iter().fold(0, |value: i32, digit| {
+                        value.wrapping_mul(10).wrapping_add(i32::from(digit - b'0'))
+                    }));
+                }
+            });
         }
         libc::close(directory);
     }
@@ -325,27 +346,18 @@ fn each_entry(buffer: &[u8], length: usize, mut visit: impl FnMut(&[u8])) {
     }
 }
 
-fn add_thread(crash: &mut Crash, name: &[u8]) {
-    let is_number = !name.is_empty() && name.iter().all(u8::is_ascii_digit);
-    let count = crash.thread_count as usize;
-    if !is_number || count >= MAX_THREADS {
-        return;
-    }
+fn add_thread(crash: &mut Crash, tid: i32) {
     let threads: *mut Threads = recorder::section(THREADS_AT);
-    let tid = name.iter().fold(0_i32, |value, digit| {
-        value.wrapping_mul(10).wrapping_add(i32::from(digit - b'0'))
-    });
     let mut path = recorder::PathBuffer::new();
     path.push(b"/proc/self/task/");
-    path.push(name);
+    path.push_number(tid as u64);
     path.push(b"/comm");
     // SAFETY: mapped; `get_mut` bounds the place.
-    if let Some(entry) = unsafe { (*threads).ring.get_mut(count) } {
-        let ThreadEntry { tid: number, name } = entry;
-        *number = tid;
-        *name = [0; 16];
-        let read = lastwords_blackbox::identity::read_small(path.as_c_str(), name);
-        if let Some(newline) = read.checked_sub(1).and_then(|last| name.get_mut(last)) {
+    if let Some(entry) = unsafe { (*threads).ring.get_mut(crash.thread_count as usize) } {
+        entry.tid = tid;
+        entry.name = [0; 16];
+        let read = lastwords_blackbox::identity::read_small(path.as_c_str(), &mut entry.name);
+        if let Some(newline) = read.checked_sub(1).and_then(|last| entry.name.get_mut(last)) {
             *newline = 0;
         }
         crash.thread_count += 1;

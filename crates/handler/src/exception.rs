@@ -20,10 +20,7 @@ pub(crate) fn find_runtime() {
     }
     // SAFETY: RTLD_NOLOAD loads nothing; the handle keeps the library where it is. Constant names.
     unsafe {
-        let library = libc::dlopen(
-            c"libstdc++.so.6".as_ptr(),
-            libc::RTLD_LAZY | libc::RTLD_NOLOAD,
-        );
+        let library = libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if library.is_null() {
             return;
         }
@@ -97,7 +94,8 @@ unsafe fn what(thrown: *const TypeInfo) -> Option<*const c_char> {
             return None;
         }
         let methods = *object.cast::<*const usize>();
-        let what = core::mem::transmute::<usize, extern "C" fn(*mut c_void) -> *const c_char>(*methods.add(WHAT));
+        let what =
+            core::mem::transmute::<usize, extern "C" fn(*mut c_void) -> *const c_char>(*methods.add(WHAT));
         let words = what(object);
         (!words.is_null()).then_some(words)
     }

@@ -6,7 +6,7 @@
 //! where the callee-saved registers lie.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
@@ -83,38 +83,62 @@ core::arch::global_asm!(
     "b 2b",
 );
 
-type Step = unsafe extern "C" fn(*mut c_void);
+pub(crate) type Step = unsafe extern "C" fn(*mut c_void);
 
 unsafe extern "C" {
     fn lastwords_guarded_call(step: Step, argument: *mut c_void, save: *mut usize) -> i32;
     fn lastwords_guarded_fault();
 }
 
-/// Stack pointer of the guarded call under way; zero: none.
-static RESUME_AT: AtomicUsize = AtomicUsize::new(0);
-
-/// Calls `step`; false if it faulted.
-///
-/// # Safety
-/// Only one thread at a time (the owner of the crash), and only with `resume` wired into its handler.
-pub(crate) unsafe fn call(step: Step, argument: *mut c_void) -> bool {
-    // SAFETY: the assembly above keeps the C calling convention.
-    let faulted = unsafe { lastwords_guarded_call(step, argument, RESUME_AT.as_ptr()) };
-    RESUME_AT.store(0, Ordering::Relaxed);
-    faulted == 0
+/// One guarded call at a time, of one thread. The crash and the probe of the living have one each.
+pub(crate) struct Guard {
+    /// Stack pointer of the guarded call under way; zero: none.
+    resume_at: AtomicUsize,
+    thread: AtomicI32,
 }
 
-/// In a nested fault: makes the handler's return land behind the guarded call. False: none is under way.
-///
-/// # Safety
-/// `context` is the third argument of a signal handler.
-pub(crate) unsafe fn resume(context: *mut c_void) -> bool {
-    let stack_pointer = RESUME_AT.load(Ordering::Relaxed);
-    if stack_pointer == 0 {
-        return false;
+/// For the thread whose crash is being recorded.
+pub(crate) static CRASH: Guard = Guard::new();
+/// For the thread that takes a snapshot of a living process.
+pub(crate) static PROBE: Guard = Guard::new();
+
+impl Guard {
+    const fn new() -> Self {
+        Self {
+            resume_at: AtomicUsize::new(0),
+            thread: AtomicI32::new(0),
+        }
     }
-    let landing = lastwords_guarded_fault as *const () as usize;
-    // SAFETY: the kernel gave us this context and reads it back when the handler returns.
-    unsafe { crate::registers::redirect(context, landing as u64, stack_pointer as u64) };
-    true
+
+    /// Calls `step`; false if it faulted.
+    ///
+    /// # Safety
+    /// One thread at a time, and with `resume` wired into the handler of its faults.
+    pub(crate) unsafe fn call(&self, step: Step, argument: *mut c_void) -> bool {
+        // SAFETY: the assembly above keeps the C calling convention.
+        unsafe {
+            let me = libc::syscall(libc::SYS_gettid) as i32;
+            self.thread.store(me, Ordering::Relaxed);
+            let faulted = lastwords_guarded_call(step, argument, self.resume_at.as_ptr());
+            self.resume_at.store(0, Ordering::Relaxed);
+            self.thread.store(0, Ordering::Relaxed);
+            faulted == 0
+        }
+    }
+
+    /// In a fault of `thread`: makes the handler's return land behind the guarded call. False: none is under
+    /// way there.
+    ///
+    /// # Safety
+    /// `context` is the third argument of a signal handler.
+    pub(crate) unsafe fn resume(&self, thread: i32, context: *mut c_void) -> bool {
+        let stack_pointer = self.resume_at.load(Ordering::Relaxed);
+        if stack_pointer == 0 || self.thread.load(Ordering::Relaxed) != thread {
+            return false;
+        }
+        let landing = lastwords_guarded_fault as *const () as usize;
+        // SAFETY: the kernel gave us this context and reads it back when the handler returns.
+        unsafe { crate::registers::redirect(context, landing as u64, stack_pointer as u64) };
+        true
+    }
 }

@@ -13,10 +13,12 @@ mod got;
 mod guard;
 mod maps;
 mod previous;
+mod probe;
 mod registers;
 mod signals;
 mod threads;
 
 pub use alternate_stack::ensure as ensure_alternate_stack;
 pub use capture::set_python_dumper;
+pub use probe::listen as listen_for_probes;
 pub use signals::{come_back, install, refresh, refresh_if_due, set_python_trampoline, stand_aside};

@@ -1,7 +1,5 @@
 //! Copying /proc/self/maps into the box, and noticing on the way which line the stack is in.
 
-use lastwords_blackbox::layout::{MAPS_AT, MAPS_CAPACITY};
-
 /// The mapping that an address lies in, found while the text streams by.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Extent {
@@ -53,7 +51,7 @@ impl LineHeads {
     }
 }
 
-fn hex_value(digit: u8) -> u8 {
+pub(crate) fn hex_value(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
         b'a'..=b'f' => digit - b'a' + 10,
@@ -61,8 +59,14 @@ fn hex_value(digit: u8) -> u8 {
     }
 }
 
-/// Copies the maps through `buffer` into `box_fd`; how much was copied, and the mapping around `address`.
-pub(crate) fn copy(box_fd: i32, buffer: &mut [u8], address: u64) -> (u64, Option<Extent>) {
+/// Copies the maps through `buffer` into `file` at `start`; how much was copied, and the mapping around `address`.
+pub(crate) fn copy(
+    file: i32,
+    start: u64,
+    capacity: u64,
+    buffer: &mut [u8],
+    address: u64,
+) -> (u64, Option<Extent>) {
     let mut heads = LineHeads {
         wanted: address,
         low: 0,
@@ -77,8 +81,8 @@ pub(crate) fn copy(box_fd: i32, buffer: &mut [u8], address: u64) -> (u64, Option
         if maps < 0 {
             return (0, None);
         }
-        while copied < MAPS_CAPACITY {
-            let room = buffer.len().min((MAPS_CAPACITY - copied) as usize);
+        while copied < capacity {
+            let room = buffer.len().min((capacity - copied) as usize);
             let read = libc::read(maps, buffer.as_mut_ptr().cast(), room);
             if read <= 0 {
                 break;
@@ -86,8 +90,8 @@ pub(crate) fn copy(box_fd: i32, buffer: &mut [u8], address: u64) -> (u64, Option
             for byte in buffer.iter().take(read as usize) {
                 heads.feed(*byte);
             }
-            let at = (MAPS_AT + copied) as libc::off_t;
-            let written = libc::pwrite(box_fd, buffer.as_ptr().cast(), read as usize, at);
+            let at = (start + copied) as libc::off_t;
+            let written = libc::pwrite(file, buffer.as_ptr().cast(), read as usize, at);
             if written <= 0 {
                 break;
             }

@@ -83,7 +83,7 @@ unsafe fn ask(mut call: Call) -> Outcome {
         libc::sigemptyset(&mut only_this);
         libc::sigaddset(&mut only_this, call.signal);
         libc::pthread_sigmask(libc::SIG_BLOCK, &only_this, ptr::null_mut());
-        let returned = guard::call(invoke, (&raw mut call).cast());
+        let returned = guard::CRASH.call(invoke, (&raw mut call).cast());
         let raised_again = take_pending(&only_this);
         let mut now: libc::sigaction = zeroed();
         libc::sigaction(call.signal, ptr::null(), &mut now);

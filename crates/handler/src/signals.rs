@@ -159,6 +159,9 @@ unsafe extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context:
     // comparison, so the crash part of the box has one writer.
     unsafe {
         let me = libc::syscall(libc::SYS_gettid) as i32;
+        if guard::PROBE.resume(me, context) {
+            return; // the snapshot of a living process stumbled; the process must not
+        }
         let errno = *libc::__errno_location();
         match OWNER.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire) {
             Err(owner) if owner == me => return nested(signal, info, context),
@@ -236,7 +239,7 @@ unsafe fn nested(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) 
                 0
             };
         }
-        if !guard::resume(context) {
+        if !guard::CRASH.resume(OWNER.load(Ordering::Relaxed), context) {
             die(signal, info);
         }
     }

@@ -3,8 +3,8 @@
 //! A job's output must be the same with and without lastwords, its tracebacks included. Callables written
 //! in Python would add a line to each; these do not, and cost less as well.
 
-use lastwords_blackbox::layout::NONE;
 use crate::record::mark_begin;
+use lastwords_blackbox::layout::NONE;
 use lastwords_blackbox::live;
 use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::prelude::*;
@@ -33,9 +33,7 @@ fn index_and_key(index: &Bound<'_, PyAny>) -> (i64, String) {
 
 /// Hands an exception to the recorder. Whatever goes wrong there must not replace the user's exception.
 fn tell(py: Python<'_>, listener: &Py<PyAny>, error: &PyErr) {
-    if error.is_instance_of::<PyException>(py)
-        && !error.is_instance_of::<PyStopIteration>(py)
-    {
+    if error.is_instance_of::<PyException>(py) && !error.is_instance_of::<PyStopIteration>(py) {
         let value = error.value(py);
         // Before Python 3.12 a caught exception's traceback lies beside it and not yet on it.
         if let Some(traceback) = error.traceback(py) {

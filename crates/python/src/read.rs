@@ -1,7 +1,8 @@
 //! Reading boxes back, as JSON: one typed boundary, checked on the Python side by msgspec.
 
-use lastwords_autopsy::{Architecture, Limits, Region, Registers, Snapshot, autopsy, parse_maps};
+use lastwords_autopsy::{Architecture, Autopsy, Limits, Region, Registers, Snapshot, autopsy, parse_maps};
 use lastwords_blackbox::layout::{ARCHITECTURE_AARCH64, Crash, MAX_REGISTERS};
+use lastwords_blackbox::probe_reader::ProbeReader;
 use lastwords_blackbox::reader::{BoxReader, NotABox};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -51,18 +52,61 @@ fn autopsy_box(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
     json(py, &report)
 }
 
+/// A snapshot of a living process, without its memory.
+#[pyfunction]
+fn read_probe(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+    let bytes = read(&path)?;
+    json(py, &open_probe(&bytes)?.record())
+}
+
+/// The native stack of each thread of a snapshot, in the snapshot's order; `null` for one that did not answer.
+#[pyfunction]
+fn autopsy_probe(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+    let bytes = read(&path)?;
+    let reader = open_probe(&bytes)?;
+    let stacks = py.detach(|| probed_stacks(&reader));
+    json(py, &stacks)
+}
+
+fn open_probe(bytes: &[u8]) -> PyResult<ProbeReader<'_>> {
+    ProbeReader::open(bytes).map_err(|NotABox(reason)| PyValueError::new_err(reason))
+}
+
+fn probed_stacks(reader: &ProbeReader<'_>) -> Vec<Option<Autopsy>> {
+    let mappings = parse_maps(reader.maps());
+    let threads = reader.threads().iter().enumerate();
+    threads
+        .map(|(slot, thread)| {
+            let (address, bytes) = reader.stack(slot);
+            let living = Snapshot {
+                registers: registers(reader.architecture(), &thread.registers, thread.register_count),
+                memory: vec![Region { address, bytes }],
+                mappings: mappings.clone(),
+                code: None,
+                fault_address: None,
+                signal: None,
+                signal_code: None,
+            };
+            (thread.answered == 1).then(|| autopsy(&living, &Limits::default()))
+        })
+        .collect()
+}
+
+fn registers(architecture: u32, values: &[u64; MAX_REGISTERS], count: u32) -> Registers {
+    Registers {
+        architecture: if architecture == ARCHITECTURE_AARCH64 {
+            Architecture::Aarch64
+        } else {
+            Architecture::X86_64
+        },
+        values: values[..(count as usize).min(MAX_REGISTERS)].to_vec(),
+    }
+}
+
 fn snapshot<'a>(reader: &BoxReader<'a>, crash: &'a Crash) -> Snapshot<'a> {
-    let count = (crash.register_count as usize).min(MAX_REGISTERS);
     let code_length = (crash.code_length as usize).min(crash.code_bytes.len());
     Snapshot {
-        registers: Registers {
-            architecture: if crash.architecture == ARCHITECTURE_AARCH64 {
-                Architecture::Aarch64
-            } else {
-                Architecture::X86_64
-            },
-            values: crash.registers[..count].to_vec(),
-        },
+        registers: registers(crash.architecture, &crash.registers, crash.register_count),
         memory: reader
             .stack()
             .into_iter()
@@ -82,5 +126,7 @@ fn snapshot<'a>(reader: &BoxReader<'a>, crash: &'a Crash) -> Snapshot<'a> {
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_box, m)?)?;
     m.add_function(wrap_pyfunction!(autopsy_box, m)?)?;
+    m.add_function(wrap_pyfunction!(read_probe, m)?)?;
+    m.add_function(wrap_pyfunction!(autopsy_probe, m)?)?;
     Ok(())
 }

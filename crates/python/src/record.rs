@@ -122,11 +122,12 @@ fn text_descriptor() -> Option<i32> {
 
 /// Takes the C function that `faulthandler.register` installed for `signal` as the one to call in a crash.
 /// Its handler dumps every thread's Python frames, never raises the signal again, and has been made to run
-/// in signal handlers; reached this way it needs no private symbol of any Python version.
+/// in signal handlers; reached this way it needs no private symbol of any Python version. The signal itself
+/// becomes the one by which a living process is asked for a snapshot.
 #[pyfunction]
 #[pyo3(signature = (signal, /))]
 fn adopt_python_dumper(signal: i32) -> bool {
-    // SAFETY: asks for and resets the disposition of one signal; the handler found there is
+    // SAFETY: asks for and replaces the disposition of one signal; the handler found there is
     // faulthandler_user(int), because Python registered it a moment ago.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -134,9 +135,11 @@ fn adopt_python_dumper(signal: i32) -> bool {
             return false;
         }
         lastwords_handler::set_python_dumper(action.sa_sigaction, signal);
-        let mut default: libc::sigaction = std::mem::zeroed();
-        default.sa_sigaction = libc::SIG_DFL;
-        libc::sigaction(signal, &default, std::ptr::null_mut()) == 0
+        let listens = lastwords_handler::listen_for_probes(signal);
+        if listens {
+            live::say_probe_signal(signal as u32);
+        }
+        listens
     }
 }
 

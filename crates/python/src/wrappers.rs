@@ -33,12 +33,7 @@ impl NotedKill {
         if let (Ok(target), Ok(signal)) = numbers
             && signal != 0
         {
-            live::event(
-                EventKind::SentSignal,
-                target,
-                signal,
-                b"",
-            );
+            live::event(EventKind::SentSignal, target, signal, b"");
         }
         self.function.bind(py).call(args, kwargs)
     }
@@ -126,7 +121,12 @@ fn note_collection(phase: &str, info: &Bound<'_, PyDict>) -> PyResult<()> {
         None => return Ok(()),
     };
     if generation == OLDEST {
-        live::event(EventKind::Collection, generation, i64::from(phase == "start"), phase.as_bytes());
+        live::event(
+            EventKind::Collection,
+            generation,
+            i64::from(phase == "start"),
+            phase.as_bytes(),
+        );
     }
     Ok(())
 }

@@ -1,0 +1,84 @@
+"""Every animal in every job: what is said is right, and the job ends as it does without us."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zoo import keeper
+
+DEADLY_ITEM = 5
+CASES = [
+    pytest.param(death, job, marks=[pytest.mark.heavy] if job == "dataloader" else [], id=f"{death}-{job}")
+    for death in keeper.animals()
+    for job in keeper.JOBS
+]
+
+
+def one_of(value: Any, expected: Any) -> bool:
+    return value in expected if isinstance(expected, list) else value == expected
+
+
+@pytest.mark.parametrize(("death", "job"), CASES)
+def test_an_animal_is_explained(death: str, job: str, tmp_path: Path):
+    if lack := keeper.missing(death):
+        pytest.skip(lack)
+    outcome = keeper.run(death, job, tmp_path)
+    expected = keeper.expected(death)
+    (told,) = outcome.deaths
+    first = told["causes"][0]
+    assert first["id"] == expected["cause"], first
+    assert first["confidence"] > 0.5
+    assert first["fix"]
+    assert told["death"]["signal"] == expected.get("signal")
+    for name, value in expected["facts"].items():
+        assert one_of(first["facts"][name], value), (name, first["facts"])
+    check_native_stack(told, expected)
+    check_place(told, job, outcome.stderr)
+    check_ending(death, job, outcome)
+
+
+def check_native_stack(told: dict[str, Any], expected: dict[str, Any]) -> None:
+    if "function" not in expected:
+        return
+    functions = [frame["function"] for frame in told["native_stack"]]
+    wanted = expected["function"] if isinstance(expected["function"], list) else [expected["function"]]
+    (found,) = [name for name in wanted if name in functions]
+    at = functions.index(found)
+    assert functions[at + 1 : at + 1 + len(expected["callers"])] == expected["callers"]
+
+
+def check_place(told: dict[str, Any], job: str, panel: str) -> None:
+    """The line of the death's own code, and the item where the job has any."""
+    if told["python_stack"]:
+        innermost = told["python_stack"][0]
+        assert innermost["function"] == "die" or any(frame["function"] == "die" for frame in told["python_stack"])
+        assert "death.py" in panel
+    if job != "plain":
+        assert told["death"]["item"]["index"] == DEADLY_ITEM
+        assert f"item {DEADLY_ITEM}" in panel or f"work({DEADLY_ITEM})" in panel
+
+
+def check_ending(death: str, job: str, outcome: keeper.Outcome) -> None:
+    alone = keeper.run_alone(death, job)
+    assert outcome.returncode == alone.returncode
+    assert outcome.stdout == alone.stdout
+    if death == "python-exception":  # the others' tracebacks are races that differ from run to run
+        assert without_numbers(alone.stderr) in without_numbers(outcome.stderr)
+
+
+def without_numbers(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", text)
+
+
+@pytest.mark.parametrize("job", ["pool", pytest.param("dataloader", marks=pytest.mark.heavy)])
+def test_a_healthy_job_gives_no_word(job: str, tmp_path: Path):
+    healthy = tmp_path / "death.py"
+    healthy.write_text("def die(item):\n    pass\n")
+    words = [*keeper.LASTWORDS, "run", "--", *keeper.command("abort", job)[:-1], str(healthy)]
+    done = keeper.start(words, keeper.environment(tmp_path / "home"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sum 10416\n", "")
+    assert list((tmp_path / "home").rglob("*.box")) == []

@@ -6,8 +6,7 @@ job. Everything below is loaded when it is first asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as typing has it; importing typing itself would cost every worker two milliseconds
 if TYPE_CHECKING:
     from lastwords.diagnosis import Diagnosis, explain
     from lastwords.record.items import item

@@ -7,14 +7,15 @@ library's own: only its `exec_module` is shadowed, once.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
 from lastwords import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 ADAPTERS = {
     "concurrent.futures.process": "lastwords.record.adapters.concurrent_futures",
@@ -36,12 +37,16 @@ def install() -> None:
 def adapt(module: ModuleType) -> None:
     """Calls the module's adapter. One that fails is off, with a line in the record, and nothing more."""
     try:
-        importlib.import_module(ADAPTERS[module.__name__]).adapt(module)
+        adapter = ADAPTERS[module.__name__]
+        __import__(adapter)
+        sys.modules[adapter].adapt(module)
     except Exception as error:
         _native.note(f"adapter of {module.__name__} is off: {type(error).__name__}: {error}")
 
 
-class _AfterImport(MetaPathFinder):
+class _AfterImport:
+    """A meta path finder. Not derived from importlib.abc's class: importing that costs ten milliseconds."""
+
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

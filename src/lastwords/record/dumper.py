@@ -8,8 +8,8 @@ the signal it was registered for is given back at once.
 
 from __future__ import annotations
 
+import _signal  # and not signal, whose enums take a millisecond to make
 import faulthandler
-import signal
 
 from lastwords import _native
 
@@ -29,8 +29,8 @@ def adopt() -> bool:
 
 def _unused_signal() -> int | None:
     """A real-time signal nobody listens to, from the top: the first ones are glibc's and popular."""
-    for number in range(signal.SIGRTMAX - 1, signal.SIGRTMIN, -1):
-        if signal.getsignal(number) is signal.SIG_DFL:
+    for number in range(_signal.SIGRTMAX - 1, _signal.SIGRTMIN, -1):
+        if _signal.getsignal(number) is _signal.SIG_DFL:
             return number
     return None
 
@@ -38,8 +38,8 @@ def _unused_signal() -> int | None:
 def _show_trampoline(number: int) -> None:
     """Shows the native side which C function stands behind handlers set with `signal.signal`."""
     try:
-        signal.signal(number, lambda *_: None)
+        _signal.signal(number, lambda *_: None)
     except ValueError:
         return  # only the main thread may ask
     _native.adopt_python_trampoline(number)
-    signal.signal(number, signal.SIG_DFL)
+    _signal.signal(number, _signal.SIG_DFL)

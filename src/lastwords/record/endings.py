@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 
 from lastwords import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
 
 _MOST_FRAMES = 32
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-
 from lastwords import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
 
 IDLE, FETCH, TRANSFORM, COLLATE, SEND, RUN, LOAD = range(7)
 
@@ -13,18 +15,25 @@ _LONGEST_ARGUMENT = 40
 _MOST_ARGUMENTS = 4
 
 
-@contextmanager
-def item(key: object, index: int | None = None) -> Iterator[None]:
+class item:  # noqa: N801  # used as `with lastwords.item(...)`
     """Says what the code inside works on; a death in it is then a death "on item KEY"."""
-    _native.begin(index, str(key), RUN)
-    try:
-        yield
-    except Exception as error:
-        from lastwords.record.endings import record_exception
 
-        record_exception(error)
-        raise
-    finally:
+    __slots__ = ("_index", "_key")
+
+    def __init__(self, key: object, index: int | None = None) -> None:
+        self._key = str(key)
+        self._index = index
+
+    def __enter__(self) -> None:
+        _native.begin(self._index, self._key, RUN)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            from lastwords.record.endings import record_exception
+
+            record_exception(error)
         _native.end()
 
 
@@ -40,7 +49,7 @@ def describe_call(function: object, args: Sequence[object], kwargs: Mapping[str,
 
 def _name(function: object) -> str:
     inner: object = getattr(function, "func", None)
-    if isinstance(inner, Callable):  # type: ignore[arg-type]  # functools.partial
+    if callable(inner):  # functools.partial
         return _name(inner)
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 

@@ -1,0 +1,154 @@
+"""What recording costs a healthy job, and what a crash costs.
+
+Each job runs in pairs, recorded and not, the order changing from pair to pair. One item's mark is compared with
+what a Python program would do instead: writing the same three values into a `ctypes` structure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.result import Result
+from bench.startup import interval
+
+NAME = "recording"
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(quick: bool) -> list[Result]:
+    pairs = 4 if quick else 20
+    return [
+        *marks(quick),
+        job("pool of 100 µs tasks, recorded", "pool", 4_000 if quick else 20_000, pairs),
+        job("DataLoader epoch 3×64×64, recorded", "dataloader", 4_096 if quick else 16_384, pairs),
+        enable(10 if quick else 50),
+        *crash(5 if quick else 15),
+    ]
+
+
+def marks(quick: bool) -> list[Result]:
+    """Nanoseconds to mark one item, begin and end together, with a key of ten letters."""
+    rounds = 3 if quick else 9
+    code = """
+import ctypes, sys, time
+from lastwords import _native
+class Slot(ctypes.Structure):
+    _fields_ = [("index", ctypes.c_long), ("phase", ctypes.c_int), ("key", ctypes.c_char * 16)]
+slot, begin, end, N = Slot(), _native.begin, _native.end, 200_000
+def ours():
+    for n in range(N): begin(n, "shard/0001", 1)
+def both():
+    for n in range(N): begin(n, "shard/0001", 1); end()
+def peer():
+    for n in range(N): slot.index = n; slot.phase = 1; slot.key = b"shard/0001"
+def empty():
+    for n in range(N): pass
+def cost(f):
+    t = time.perf_counter_ns(); f(); return (time.perf_counter_ns() - t) / N
+print(min(cost(ours) for _ in range(9)) - (e := min(cost(empty) for _ in range(9))),
+      min(cost(both) for _ in range(9)) - e, min(cost(peer) for _ in range(9)) - e)
+"""
+    told = [tuple(map(float, recorded(["-c", code]).split())) for _ in range(rounds)]
+    begin, both, peer = (statistics.median(one[n] for one in told) for n in range(3))
+    return [
+        Result(
+            name="one slot update (peer: three ctypes stores)", ours=begin, peer=peer, unit="ns", limit=1.0
+        ),
+        Result(name="one item, begin and end (same peer)", ours=both, peer=peer, unit="ns"),
+    ]
+
+
+def job(name: str, subject: str, size: int, pairs: int) -> Result:
+    times = [measure(subject, size, even=n % 2 == 0) for n in range(pairs)]
+    low, high = interval(times)
+    return Result(
+        name=name,
+        ours=statistics.median(ours for ours, _ in times) / 1e6,
+        peer=statistics.median(peer for _, peer in times) / 1e6,
+        unit="ms",
+        limit=1.01,
+        interval=(low, high),
+    )
+
+
+def measure(subject: str, size: int, *, even: bool) -> tuple[int, int]:
+    words = ["-m", "bench._subjects", subject, str(size)]
+    order = [recorded, plain] if even else [plain, recorded]
+    taken = {way: round(float(way(words)) * 1e9) for way in order}
+    return taken[recorded], taken[plain]
+
+
+def plain(words: list[str]) -> str:
+    return _python(words, {})
+
+
+def recorded(words: list[str]) -> str:
+    with tempfile.TemporaryDirectory() as directory:
+        return _python(words, {"LASTWORDS": directory})
+
+
+def _python(words: list[str], variables: dict[str, str]) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "LASTWORDS"} | variables
+    done = subprocess.run(
+        [sys.executable, *words], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def enable(starts: int) -> Result:
+    """A recorded interpreter's start against one that is not, in milliseconds."""
+    ours, peer = [], []
+    for _ in range(starts):
+        for way, times in ((recorded, ours), (plain, peer)):
+            begun = time.perf_counter()
+            way(["-c", "pass"])
+            times.append((time.perf_counter() - begun) * 1e3)
+    return Result(
+        name="a whole start of Python, recorded",
+        ours=statistics.median(ours),
+        peer=statistics.median(peer),
+        unit="ms",
+    )
+
+
+CRASH = "import sys, ctypes; {load}; ctypes.string_at(0)"
+
+
+def crash(times: int) -> list[Result]:
+    """The handler against its own promise of 1 ms, and the record's size on disk against 2 MB."""
+    results = []
+    for name, load in (("bare Python", "pass"), ("torch loaded", "import torch")):
+        durations, sizes, autopsies = zip(
+            *(one_crash(CRASH.format(load=load)) for _ in range(times)), strict=True
+        )
+        results += [
+            Result(name=f"handler, {name} (peer: 1 ms)", ours=statistics.median(durations), peer=1e6, unit="ns",
+                   limit=1.0),
+            Result(name=f"record on disk, {name} (peer: 2 MB)", ours=max(sizes), peer=2e6, unit="B", limit=1.0),
+            Result(name=f"autopsy, {name} (peer: 0.3 s)", ours=statistics.median(autopsies), peer=0.3, unit="s",
+                   limit=1.0),
+        ]  # fmt: skip
+    return results
+
+
+def one_crash(program: str) -> tuple[float, float, float]:
+    """Nanoseconds in the handler, bytes on disk, seconds of autopsy."""
+    from lastwords import _native
+
+    with tempfile.TemporaryDirectory() as directory:
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "LASTWORDS": directory}, check=False
+        )
+        (box,) = Path(directory).glob("*.box")
+        begun = time.perf_counter()
+        _native.autopsy_box(box)
+        autopsy = time.perf_counter() - begun
+        record = json.loads(_native.read_box(box))
+        return record["crash"]["duration_ns"], box.stat().st_blocks * 512, autopsy

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 # Each is a bare system call, or on POSIX's or glibc's list of async-signal-safe functions.
 IN_THE_HANDLER = """
-    __errno_location clock_gettime close fcntl fstat fstat64 getpid getppid getuid gethostname getsockopt
+    __errno_location pread pread64 clock_gettime close fcntl fstat fstat64 getpid getppid getuid gethostname getsockopt
     lseek lseek64 mmap mmap64 mprotect munmap nanosleep open open64 openat prctl pwrite pwrite64 read readlink
     sigaction sigaddset sigaltstack sigdelset sigemptyset sigfillset pthread_sigmask strnlen syscall unlink
     connect dup3 fallocate fallocate64 ftruncate ftruncate64 sendmsg socket memcpy memset memmove memcmp strlen bcmp

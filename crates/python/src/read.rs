@@ -1,6 +1,9 @@
 //! Reading boxes back, as JSON: one typed boundary, checked on the Python side by msgspec.
 
-use lastwords_autopsy::{Architecture, Autopsy, Limits, Region, Registers, Snapshot, autopsy, parse_maps};
+use lastwords_autopsy::{
+    Architecture, Autopsy, CoreError, Limits, MinidumpExtra, Region, Registers, Snapshot, autopsy, from_core,
+    minidump, parse_maps,
+};
 use lastwords_blackbox::layout::{ARCHITECTURE_AARCH64, Crash, MAX_REGISTERS};
 use lastwords_blackbox::probe_reader::ProbeReader;
 use lastwords_blackbox::reader::{BoxReader, NotABox};
@@ -49,6 +52,36 @@ fn autopsy_box(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
         let crash = reader.crash()?;
         Some(autopsy(&snapshot(&reader, &crash), &Limits::default()))
     });
+    json(py, &report)
+}
+
+/// The crash as a minidump, for lldb and other tools; None where nothing crashed.
+#[pyfunction]
+fn minidump_box(py: Python<'_>, path: PathBuf) -> PyResult<Option<Bound<'_, PyBytes>>> {
+    let bytes = read(&path)?;
+    let reader = open(&bytes)?;
+    let Some(crash) = reader.crash() else {
+        return Ok(None);
+    };
+    let extra = MinidumpExtra {
+        process_id: reader.record().identity.map_or(0, |identity| identity.pid as u32),
+        thread_id: crash.tid as u32,
+        time: u32::try_from(crash.time_unix_ns / 1_000_000_000).unwrap_or(0),
+        thread_name: None,
+    };
+    let dump = minidump(&snapshot(&reader, &crash), &extra);
+    Ok(Some(PyBytes::new(py, &dump)))
+}
+
+/// A core file taken apart: process, signal, every thread's native stack.
+#[pyfunction]
+fn autopsy_core(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+    let report = py
+        .detach(|| from_core(&path, &Limits::default()))
+        .map_err(|error| match error {
+            CoreError::Unreadable(_) => PyOSError::new_err(error.to_string()),
+            _ => PyValueError::new_err(error.to_string()),
+        })?;
     json(py, &report)
 }
 
@@ -126,6 +159,8 @@ fn snapshot<'a>(reader: &BoxReader<'a>, crash: &'a Crash) -> Snapshot<'a> {
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_box, m)?)?;
     m.add_function(wrap_pyfunction!(autopsy_box, m)?)?;
+    m.add_function(wrap_pyfunction!(minidump_box, m)?)?;
+    m.add_function(wrap_pyfunction!(autopsy_core, m)?)?;
     m.add_function(wrap_pyfunction!(read_probe, m)?)?;
     m.add_function(wrap_pyfunction!(autopsy_probe, m)?)?;
     Ok(())

@@ -1,0 +1,128 @@
+"""A Python exception that nothing caught.
+
+The process ended the way Python programs end when they fail: an exception reached the top. Pools and loaders
+pass a worker's exception on to the main process, where it loses the item it came from; lastwords keeps each
+worker's own account of it, so that the report names the item and the line in the worker.
+
+Some exceptions are only echoes: `BrokenProcessPool`, or torch's "worker exited unexpectedly", say that another
+process died. The cause is then in the report of that death.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.words import ended, item_name
+from lastwords.evidence.frames import yours
+from lastwords.evidence.model import Evidence, PythonException
+
+ECHO_TEXT = re.compile(
+    r"DataLoader worker \(pid\(?s?\)? .{1,200}\) (exited unexpectedly|is killed by signal)"
+)
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    found = evidence.exception
+    if found is None or not found.fatal:
+        what = "none was recorded" if evidence.process else "nothing recorded the process"
+        yield Reason("no_exception", f"no exception is known: {what}")
+        return
+    yield Reason("uncaught", _what(found))
+    yield from _judge_ending(evidence, found)
+    if is_echo(found):
+        yield Reason("echo", "the exception only says that another process died")
+
+
+def _judge_ending(evidence: Evidence, found: PythonException) -> Iterator[Reason]:
+    status = evidence.status
+    if status is not None and status.exit_code == 1:
+        yield Reason("exit_code_agrees", "it ended with exit code 1, as Python does then")
+    if status is not None and status.signal:
+        yield Reason("died_of_signal", f"{ended(evidence)}, not of the exception alone")
+    if found.kind.endswith("KeyboardInterrupt"):
+        yield Reason(
+            "interrupted", "KeyboardInterrupt comes from outside: somebody pressed Ctrl-C or sent SIGINT"
+        )
+
+
+def is_echo(found: PythonException) -> bool:
+    return _short(found.kind) == "BrokenProcessPool" or ECHO_TEXT.search(found.message) is not None
+
+
+def _origin(found: PythonException) -> str:
+    """`item 5 in worker 1`, as far as it is known."""
+    item = item_name(found.item) if found.item else None
+    worker = f"worker {found.worker}" if found.worker is not None and found.surfaced else None
+    return " in ".join(filter(None, [item, worker])) or "it"
+
+
+def _short(kind: str) -> str:
+    return kind.rpartition(".")[2]
+
+
+def _what(found: PythonException) -> str:
+    message = found.message.strip().splitlines()
+    return f"{found.kind}: {message[0][:200]}" if message else found.kind
+
+
+def sentence(evidence: Evidence) -> str:
+    found = evidence.exception
+    if found is None:
+        return "It may have raised an exception that nothing caught."
+    if is_echo(found):
+        return "It stopped because one of its workers had died: this is the echo, not the cause."
+    who = _origin(found)
+    return f"{who[0].upper()}{who[1:]} raised {_short(found.kind)}, and nothing caught it."
+
+
+def facts(evidence: Evidence) -> Facts:
+    found = evidence.exception
+    frame = yours(found.frames) if found else None
+    item = found.item if found else None
+    return {
+        "type": found.kind if found else None,
+        "message": found.message if found else None,
+        "file": frame.file if frame else None,
+        "line": frame.line if frame else None,
+        "function": frame.function if frame else None,
+        "item": (item.index if item.index is not None else item.key) if item else None,
+    }
+
+
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    found = evidence.exception
+    if found is None:
+        return
+    if is_echo(found):
+        yield Step(text="read why the worker died:", command="lastwords list")
+        return
+    frame = yours(found.frames)
+    where = f"{frame.file}:{frame.line}" if frame else "the line that raised it"
+    yield Step(text=f"fix {where}, or catch {_short(found.kind)} there")
+    if found.item is not None:
+        yield Step(text=f"look at {item_name(found.item)} itself: what is different about it?")
+
+
+CAUSE = Cause(
+    id="python-exception",
+    title="A Python exception that nothing caught",
+    doc=__doc__,
+    needs=("exception", "status"),
+    prior=-3.0,
+    weights={
+        "uncaught": 6.5,
+        "exit_code_agrees": 0.8,
+        "echo": -5.0,
+        "died_of_signal": -4.0,
+        "interrupted": -4.0,
+        "no_exception": -8.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("python-exception",),
+    near_misses=("exit-in-the-middle", "null-dereference"),
+)

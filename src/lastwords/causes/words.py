@@ -1,0 +1,132 @@
+"""Words that several causes use: so that all of them name the same thing in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Reason, Step
+from lastwords.evidence import signals
+from lastwords.evidence.frames import blamed, short_function, short_library
+from lastwords.evidence.model import Evidence, Item, NativeFrame
+
+NULL_PAGES = 64 << 10
+"""Linux maps nothing below this (vm.mmap_min_addr): an address there is a null pointer plus an offset."""
+NEAR_STACK = 64 << 10
+
+
+def signal_of(evidence: Evidence) -> str | None:
+    """The signal it died of: the kernel's word first, then that of the crash handler."""
+    if evidence.status is not None:
+        return evidence.status.signal
+    return evidence.fault.signal if evidence.fault else None
+
+
+def was_sent(evidence: Evidence) -> bool:
+    """A signal somebody sent, by kill() or raise(), rather than one that the hardware caused."""
+    return evidence.fault is not None and evidence.fault.code <= 0
+
+
+def ended(evidence: Evidence) -> str:
+    if evidence.status is None:
+        return "nobody saw how it ended"
+    if evidence.status.signal:
+        return f"it died of {evidence.status.signal}"
+    return f"it ended with exit code {evidence.status.exit_code}"
+
+
+def survived(evidence: Evidence) -> bool:
+    """Its own code handled the fault that was recorded (a JVM's does), and another signal ended it later."""
+    fault, status = evidence.fault, evidence.status
+    return fault is not None and fault.handled and bool(status and status.signal not in (None, fault.signal))
+
+
+def met_signal(evidence: Evidence) -> str | None:
+    """The signal that says what went wrong: that of the fault, unless it was survived."""
+    if evidence.fault is not None and not survived(evidence):
+        return evidence.fault.signal
+    return signal_of(evidence)
+
+
+def not_this_signal(evidence: Evidence, *expected: str) -> Iterator[Reason]:
+    """Against: the process died, or was caught dying, of something else."""
+    found = met_signal(evidence)
+    if found not in expected:
+        yield Reason("other_signal", f"{ended(evidence)}; this cause shows as {' or '.join(expected)}")
+    elif evidence.fault and evidence.status and evidence.status.signal != found:
+        yield Reason("other_ending", f"the process met {found}, but {ended(evidence)} in the end")
+
+
+def sent_by(evidence: Evidence) -> Iterator[Reason]:
+    """Against every cause that the hardware reports."""
+    if was_sent(evidence):
+        fault = evidence.fault
+        assert fault is not None
+        yield Reason(
+            "sent", f"{fault.signal} was sent by pid {fault.sender_pid}; the hardware reported nothing"
+        )
+
+
+def place(evidence: Evidence) -> str:
+    """`function in library`, as far as it is known."""
+    frame = blamed(evidence)
+    if frame is None:
+        return "native code"
+    if frame.library is None:
+        return "code that was made while the program ran"
+    return f"{short_function(frame.function) if frame.function else 'code'} in {file_name(frame.library)}"
+
+
+def place_first(evidence: Evidence) -> str:
+    """The same at the start of a sentence: words get a capital letter, a function's name never."""
+    frame, found = blamed(evidence), place(evidence)
+    return found if frame is not None and frame.function and frame.library else found[0].upper() + found[1:]
+
+
+def file_name(path: str | None) -> str:
+    return short_library(path) if path else "code that is in no file"
+
+
+def source_line(frame: NativeFrame) -> str:
+    """Builders' paths say nothing to a reader: the file's name does."""
+    return f"{file_name(frame.file)}:{frame.line}"
+
+
+def product(frame: NativeFrame | None) -> str | None:
+    """The package a user would know, else the library's file name."""
+    if frame is None:
+        return None
+    return frame.package or (short_library(frame.library) if frame.library else None)
+
+
+def item_name(item: Item) -> str:
+    if item.index is not None:
+        return f"item {item.index}"
+    return f"item {item.key}"
+
+
+def hexadecimal(number: int | None) -> str | None:
+    return None if number is None else f"{number:#x}"
+
+
+def signal_meaning(name: str) -> str:
+    known = signals.means(name)
+    return f"{name} ({known})" if known else name
+
+
+def native_steps(evidence: Evidence) -> Iterator[Step]:
+    """What to do about a fault in native code, whatever it was."""
+    frame = blamed(evidence)
+    if frame is not None and frame.package:
+        yield Step(
+            text=f"see whether a newer {frame.package} than {frame.package_version or 'this'} still does it:",
+            command=f"pip install --upgrade {frame.package}",
+        )
+    if evidence.item is not None:
+        yield Step(text=f"run {item_name(evidence.item)} alone: if it dies again, its data is the trigger")
+    if frame is not None and frame.file is None and frame.function:
+        yield Step(text=f"rebuild {file_name(frame.library)} with -g: the report then has its source line")
+    if evidence.id:
+        yield Step(
+            text="send its maintainers the whole account:",
+            command=f"lastwords show {evidence.id} --json > death.json",
+        )

@@ -1,0 +1,113 @@
+"""Explains deaths on standard error while the job runs. Whatever fails here, the job goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lastwords.diagnosis import Diagnosis
+    from lastwords.evidence import Evidence, OomKills
+    from lastwords.watch.ending import Ended
+    from lastwords.watch.loop import Outcome
+
+# A pool that replaces its workers can lose a thousand of them in a minute; nobody reads a thousand panels.
+MOST_PANELS = 10
+
+
+class Explainer:
+    def __init__(self, home: Path, *, quiet: bool) -> None:
+        self._home = home
+        self._quiet = quiet
+        self.ids: list[str] = []
+        """Of the deaths that were kept, in order."""
+
+    def explain(self, ended: Ended, related: Sequence[str]) -> bool:
+        """Keeps the death and shows it; False if it could not be kept."""
+        try:
+            diagnosis = _keep(self._home, ended, related)
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not end the job
+            say(f"pid {ended.process.pid} died ({ended.words}), and explaining it failed: {_words(error)}")
+            return False
+        self.ids.append(diagnosis.evidence.id)
+        if not self._quiet and sys.stderr is not None:  # None: the job was started with it closed
+            try:
+                self._show(diagnosis)
+            except Exception as error:  # noqa: BLE001  # the terminal may be gone; the death is kept
+                say(f"pid {ended.process.pid} died ({ended.words}), and showing it failed: {_words(error)}")
+        return True
+
+    def _show(self, diagnosis: Diagnosis) -> None:
+        from lastwords.show import text
+
+        if len(self.ids) <= MOST_PANELS:
+            text.show(diagnosis, stream=sys.stderr)
+        elif len(self.ids) == MOST_PANELS + 1:
+            say(f"more than {MOST_PANELS} deaths in this job: the others are kept, and not shown here")
+
+
+def closing_lines(outcome: Outcome, ids: Sequence[str]) -> list[str]:
+    lines = []
+    if outcome.deaths:
+        count = len(outcome.deaths)
+        then = f"; the job then ended with {outcome.consequences[-1].words}" if outcome.consequences else ""
+        after = f" · next: {_next_command(ids)}" if ids else ""
+        lines.append(f"{count} death{'s' if count > 1 else ''} in this job{then}{after}")
+    lines += [f"the box of pid {one.process.pid} is kept: {one.process.box}" for one in outcome.unexplained]
+    if outcome.still_running:
+        pids = ", ".join(str(process.pid) for process in outcome.still_running[:8])
+        lines.append(f"still running, and no longer watched: pid {pids}")
+    return lines
+
+
+def _next_command(ids: Sequence[str]) -> str:
+    return f"lastwords show {ids[0]}" if len(ids) == 1 else "lastwords list"
+
+
+def say(line: str) -> None:
+    """One line to standard error; nobody there to read it is no reason to fail."""
+    try:
+        sys.stderr.write(f"lastwords: {line}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def _words(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _keep(home: Path, ended: Ended, related: Sequence[str]) -> Diagnosis:
+    from lastwords.diagnosis import diagnose
+    from lastwords.evidence.store import Store
+
+    evidence = _evidence(ended, related)
+    return diagnose(Store(home).put(evidence, ended.process.box))
+
+
+def _evidence(ended: Ended, related: Sequence[str]) -> Evidence:
+    from lastwords.evidence import Process, Status, from_box, from_status
+    from lastwords.evidence.status import from_wait_status
+
+    process, raw = ended.process, ended.status.raw
+    source = ended.status.source
+    status = from_wait_status(raw, source) if raw is not None else Status(source=source)
+    oom_kills = _oom_kills(ended)
+    if process.box is not None and ended.state is not None:
+        return from_box(process.box, status, related, time=ended.time, oom_kills=oom_kills)
+    who = Process(source="lastwords run", pid=process.pid, parent=process.parent)
+    return from_status(status, process=who, time=ended.time, oom_kills=oom_kills)
+
+
+def _oom_kills(ended: Ended) -> OomKills | None:
+    from lastwords.evidence import OomKills
+
+    found = ended.memory_kills
+    if found is None:
+        return None
+    return OomKills(
+        source="its cgroup's oom_kill counter", before=found.before, after=found.after, cgroup=found.cgroup
+    )

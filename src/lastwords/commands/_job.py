@@ -1,0 +1,48 @@
+"""One job from its start to its end, explained. Needs nothing of click, and little else before the job has started."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from lastwords.commands._explainer import Explainer, closing_lines, say
+from lastwords.watch.command import CommandRefused, end_as
+from lastwords.watch.run_directory import RunDirectory, RunDirectoryRefused
+from lastwords.watch.runner import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lastwords.watch.loop import Outcome
+
+
+def run_job(home: Path, words: Sequence[str], *, quiet: bool) -> NoReturn:
+    """Ends this process as the command ended."""
+    directory = _directory(home)
+    explainer = Explainer(home, quiet=quiet)
+    try:
+        outcome = run(words, directory, explainer.explain)
+    except CommandRefused as refused:
+        _close(directory, None)
+        say(str(refused))
+        sys.exit(refused.exit_code)
+    _close(directory, outcome)
+    for line in closing_lines(outcome, explainer.ids):
+        say(line)
+    end_as(outcome.raw_status)
+
+
+def _directory(home: Path) -> RunDirectory | None:
+    try:
+        return RunDirectory(str(home))
+    except RunDirectoryRefused as refused:
+        say(f"not recording this job: {refused}")
+        return None
+
+
+def _close(directory: RunDirectory | None, outcome: Outcome | None) -> None:
+    """A box that somebody still writes, or that nobody could explain, stays."""
+    if directory is not None:
+        is_needed = outcome is not None and bool(outcome.still_running or outcome.unexplained)
+        directory.close(keep_boxes=is_needed)

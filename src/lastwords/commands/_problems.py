@@ -1,0 +1,85 @@
+"""What can go wrong at the command line. An error is a class: what happened, why, and what to type next."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+WRONG_USE = 2
+
+
+class Problem(click.ClickException):
+    """Shown as one line; ends with exit status 2."""
+
+    exit_code = WRONG_USE
+
+    def __init__(self, happened: str, *, reason: str = "", then: str = "") -> None:
+        super().__init__(happened)
+        self.reason = reason
+        self.then = then
+
+    def format_message(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        after = f" · try: {self.then}" if self.then else ""
+        return f"{self.message}{reason}{after}"
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        # Paths and arguments come from outside: no control character of theirs reaches the terminal.
+        line = "".join(
+            sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in self.format_message()
+        )
+        click.echo(f"lastwords: {line}", file=file, err=file is None)
+
+
+class NothingToExplain(Problem):
+    def __init__(self) -> None:
+        super().__init__(
+            "nothing to explain", then="lastwords explain DEATH_ID, or --exit-code 139, or a .box file"
+        )
+
+
+class TooManyTargets(Problem):
+    def __init__(self) -> None:
+        super().__init__(
+            "explain takes one of TARGET, --exit-code and --signal", then="lastwords explain --help"
+        )
+
+
+class NotABox(Problem):
+    def __init__(self, path: str, reason: str) -> None:
+        hint = "log text cannot be read yet; give a death id, a .box file or --exit-code N"
+        super().__init__(f"not a lastwords black box: {path}", reason=f"{reason}; {hint}")
+
+
+class NoLogsYet(Problem):
+    def __init__(self) -> None:
+        then = "lastwords explain DEATH_ID, or --exit-code N"
+        super().__init__("log text on standard input cannot be read yet", then=then)
+
+
+class CannotRead(Problem):
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot read {path}", reason=reason)
+
+
+class NoSuchDeath(Problem):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no death here is called {name}", then="lastwords list")
+
+
+class AmbiguousId(Problem):
+    def __init__(self, name: str, ids: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{name} fits more than one death", reason=", ".join(ids[:8]), then=f"lastwords show {ids[0]}"
+        )
+
+
+class NoSuchSignal(Problem):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no signal called {name}", then="lastwords explain --signal SIGSEGV")
+
+
+class NoSuchCause(Problem):
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"there is no cause called {name}", reason=f"known: {', '.join(known)}")

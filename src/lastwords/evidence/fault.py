@@ -1,0 +1,116 @@
+"""The signal as the dying thread met it, and the machine state around it."""
+
+from __future__ import annotations
+
+from lastwords.evidence import box as raw
+from lastwords.evidence import packages, signals
+from lastwords.evidence.model import (
+    Fault,
+    Instruction,
+    MemoryAccess,
+    NativeFrame,
+    NativeStack,
+)
+
+CRASH_SOURCE = "the crash handler in the process"
+AUTOPSY_SOURCE = "the saved stack and registers, unwound after the death"
+X86_PAGE_FAULT = 14
+WRITE_BIT, FETCH_BIT = 1 << 1, 1 << 4
+MOST_FRAMES = 512
+_NO_FILES = ("/dev/zero", "/memfd:", "/anon_hugepage", "[heap]", "[stack]", "[anon")
+"""Mappings with a name that are memory all the same: code found there was made at run time."""
+
+
+def fault(crash: raw.Crash, pid: int | None, use: raw.AddressUse | None) -> Fault:
+    return Fault(
+        source=CRASH_SOURCE,
+        signal=signals.name_of(crash.signal),
+        code=crash.code,
+        code_name=signals.code_name(crash.signal, crash.code),
+        address=_address(crash, use),
+        sender_pid=crash.sender_pid or None if crash.code <= 0 else None,
+        sender_uid=crash.sender_uid if crash.code <= 0 and crash.sender_pid else None,
+        thread=crash.tid,
+        thread_name=crash.thread_name or None,
+        is_main_thread=crash.tid == pid if crash.tid and pid else None,
+        architecture=crash.architecture,
+        registers=crash.registers,
+        pc=crash.registers.get("rip", crash.registers.get("pc")),
+        sp=crash.registers.get("rsp", crash.registers.get("sp")),
+        access=_access(crash),
+        abort_message=crash.abort_message or None,
+        address_in=_mapping(use.fault_mapping) if use else None,
+        pc_in=_mapping(use.pc_mapping) if use else None,
+        pc_is_executable="x" in use.pc_mapping.permissions if use and use.pc_mapping else None,
+        canonical=use.canonical if use else None,
+        distance_to_sp=use.distance_to_sp if use else None,
+        handled=crash.state == "handled",
+        complete=crash.state != "begun",
+    )
+
+
+def _address(crash: raw.Crash, use: raw.AddressUse | None) -> int | None:
+    """A signal that was sent has no address; one of a wild pointer says 0, and the registers know better."""
+    if crash.code <= 0:
+        return None
+    if use and use.recomputed:
+        return use.fault_address
+    return crash.address
+
+
+def _access(crash: raw.Crash) -> str | None:
+    if crash.architecture != "x86_64" or crash.trap != X86_PAGE_FAULT or crash.trap_error is None:
+        return None
+    if crash.trap_error & FETCH_BIT:
+        return "execute"
+    return "write" if crash.trap_error & WRITE_BIT else "read"
+
+
+def _mapping(mapping: raw.Mapping | None) -> str | None:
+    return (mapping.path or "anonymous") if mapping else None
+
+
+def instruction(autopsy: raw.Autopsy) -> Instruction | None:
+    found = autopsy.instruction
+    if found is None:
+        return None
+    return Instruction(
+        source=AUTOPSY_SOURCE,
+        address=found.address,
+        bytes=found.bytes,
+        text=found.text,
+        mnemonic=found.mnemonic,
+        extensions=found.extensions,
+        memory=tuple(
+            MemoryAccess(text=one.text, address=one.address, read=one.read, write=one.write, size=one.size)
+            for one in found.memory
+        ),
+        is_trap=found.is_trap,
+        is_valid=found.is_valid,
+        matches_file=autopsy.code_matches_file,
+    )
+
+
+def native_stack(autopsy: raw.Autopsy) -> NativeStack | None:
+    if not autopsy.frames:
+        return None
+    frames = tuple(_native_frame(frame) for frame in autopsy.frames[:MOST_FRAMES])
+    return NativeStack(source=AUTOPSY_SOURCE, frames=frames, stopped_because=autopsy.stopped_because)
+
+
+def _native_frame(frame: raw.NativeFrame) -> NativeFrame:
+    library = None if frame.library is None or frame.library.startswith(_NO_FILES) else frame.library
+    package = packages.owner(library) if library else None
+    return NativeFrame(
+        address=frame.address,
+        function=frame.function,
+        library=library,
+        offset=frame.offset_in_library,
+        build_id=frame.build_id,
+        package=package.name if package else None,
+        package_version=package.version if package else None,
+        file=frame.file,
+        line=frame.line,
+        inlined=frame.inlined,
+        trust=frame.trust,
+    )

@@ -1,0 +1,130 @@
+"""What a process was doing while it lived: who it was, its item, its progress, its memory, its last events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from lastwords.evidence import box as raw
+from lastwords.evidence import signals
+from lastwords.evidence.model import Event, Item, Memory, Process, Progress, SentSignal, Status
+
+SOURCE = "its black box"
+_SPAWNED = "multiprocessing.spawn"
+MOST_EVENTS = 20
+FEWEST_ITEMS = 4
+"""Fewer say nothing about growth: the first items also fill caches."""
+
+
+def process(identity: raw.Identity) -> Process:
+    born = identity.born_unix_ns
+    return Process(
+        source=SOURCE,
+        pid=identity.pid,
+        parent=identity.parent,
+        role=identity.role,
+        worker=identity.worker,
+        rank=identity.rank,
+        host=identity.host,
+        command=identity.command,
+        executable=identity.executable,
+        runtime=identity.runtime,
+        started=born / 1e9 if born else None,
+        is_child=identity.forked or any(_SPAWNED in word for word in identity.command or ()),
+    )
+
+
+def death_monotonic_ns(box: raw.Box, time: float | None) -> int | None:
+    """The moment of death on the clock that items are timed with."""
+    if box.crash and box.crash.time_ns:
+        return box.crash.time_ns
+    identity = box.identity
+    if (
+        time is None
+        or identity is None
+        or identity.born_unix_ns is None
+        or identity.born_monotonic_ns is None
+    ):
+        return None
+    return int(time * 1e9) - identity.born_unix_ns + identity.born_monotonic_ns
+
+
+def item(live: raw.Live, died_ns: int | None) -> Item | None:
+    now = live.current
+    if now is None or now.phase == "idle" or (now.index is None and now.key is None):
+        return None
+    seconds = max(0, died_ns - now.started_ns) / 1e9 if died_ns and now.started_ns else None
+    return Item(source=SOURCE, key=now.key, index=now.index, phase=now.phase, seconds=seconds)
+
+
+def progress(live: raw.Live) -> Progress | None:
+    return Progress(source=SOURCE, begun=live.items_begun, done=live.items_done) if live.items_begun else None
+
+
+def said_status(live: raw.Live) -> Status | None:
+    """What the process itself said as it ended; nobody saw whether it then ended so."""
+    if not live.exit_said:
+        return None
+    return Status(source="what the process itself announced", exit_code=live.exit_code)
+
+
+def killed_status(sent: Sequence[SentSignal]) -> Status | None:
+    """Nobody saw the end, but SIGKILL was sent, and nothing survives that."""
+    kill = next((one for one in sent if one.signal == "SIGKILL"), None)
+    return Status(source=kill.source, signal=kill.signal) if kill else None
+
+
+def memory(items: Sequence[raw.DoneItem]) -> Memory | None:
+    changes = [done.rss_change_kib for done in items if done.rss_change_kib is not None]
+    # The recorder measures only items that take long enough; the others say 0.
+    if len(changes) < FEWEST_ITEMS or not any(changes):
+        return None
+    return Memory(source=SOURCE, per_item=int(median(changes)) * 1024, items=len(changes))
+
+
+def events(found: Sequence[raw.Event], died_ns: int | None) -> tuple[Event, ...]:
+    """The last ones, newest first."""
+    return tuple(
+        Event(
+            kind=event.kind,
+            text=event.text or _numbers(event),
+            seconds_before=(died_ns - event.time_ns) / 1e9 if died_ns and event.time_ns else None,
+        )
+        for event in list(found)[: -MOST_EVENTS - 1 : -1]
+    )
+
+
+def _numbers(event: raw.Event) -> str:
+    if event.kind == "sent_signal" and event.b is not None:
+        return f"{signals.name_of(event.b)} to pid {event.a}"
+    return f"pid {event.a}" if event.kind == "fork" else ""
+
+
+def sent_signals(pid: int, born_ns: int | None, boxes: Sequence[raw.Box]) -> Iterator[SentSignal]:
+    """Signals that recorded processes of the job sent to `pid`, since it was born: pids are reused."""
+    for box in boxes:
+        for event in box.events:
+            if event.kind != "sent_signal" or event.a != pid or not event.b:
+                continue
+            if born_ns and event.time_ns and event.time_ns < born_ns:
+                continue
+            yield _sent(event, box.identity)
+
+
+def _sent(event: raw.Event, sender: raw.Identity | None) -> SentSignal:
+    return SentSignal(
+        source="the black box of the process that sent it",
+        signal=signals.name_of(event.b or 0),
+        sender_pid=sender.pid if sender else 0,
+        sender_role=sender.role if sender else None,
+        time=_unix_time(event, sender),
+        where=event.text or None,
+    )
+
+
+def _unix_time(event: raw.Event, sender: raw.Identity | None) -> float | None:
+    if event.time_ns is None or sender is None:
+        return None
+    if sender.born_unix_ns is None or sender.born_monotonic_ns is None:
+        return None
+    return (event.time_ns - sender.born_monotonic_ns + sender.born_unix_ns) / 1e9

@@ -1,0 +1,127 @@
+"""The deaths of this host: one directory each, `HOME/deaths/<id>/`, with `evidence.json` and the `box` beside it.
+
+Boxes hold memory of the process, so nobody else may read them: directories 0700, files 0600. Whatever is found
+there later is taken as hostile: what cannot be read is skipped and noted, never raised.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from lastwords.evidence import identifier
+from lastwords.evidence.model import Evidence
+
+LARGEST = 16 << 20
+MOST_ATTEMPTS = 100
+
+
+class NoSuchDeath(LookupError):
+    """No death here has this id."""
+
+
+class AmbiguousId(LookupError):
+    """More than one id begins so; `ids` are they."""
+
+    def __init__(self, prefix: str, ids: tuple[str, ...]) -> None:
+        super().__init__(prefix)
+        self.ids = ids
+
+
+class Store:
+    def __init__(self, home: str | os.PathLike[str]) -> None:
+        self.directory = Path(home) / "deaths"
+        self.notes: list[str] = []
+        """What was skipped while reading, for maintainers."""
+
+    def put(self, evidence: Evidence, box: str | os.PathLike[str] | None = None) -> Evidence:
+        """Keeps a death, and moves its box beside it. Returns the evidence with the id it got.
+
+        Raises OSError where the directory cannot be written.
+        """
+        evidence = self._with_free_id(msgspec.structs.replace(evidence, id=_identifier(evidence)))
+        place = self.directory / evidence.id
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        place.mkdir(mode=0o700, exist_ok=True)
+        if box is not None and Path(box).exists():
+            shutil.move(os.fspath(box), place / "box")
+            (place / "box").chmod(0o600)
+        _write(place / "evidence.json", msgspec.json.encode(evidence))
+        return evidence
+
+    def get(self, prefix: str) -> Evidence:
+        """The death whose id begins with `prefix`, of at least four digits."""
+        ids = tuple(name for name in self._names() if name.startswith(prefix))
+        if not identifier.PREFIX.fullmatch(prefix) or not ids:
+            raise NoSuchDeath(prefix)
+        if len(ids) > 1:
+            raise AmbiguousId(prefix, ids)
+        found = self._read(ids[0])
+        if found is None:
+            raise NoSuchDeath(prefix)
+        return found
+
+    def all(self) -> tuple[Evidence, ...]:
+        """Newest first."""
+        found = (self._read(name) for name in self._names())
+        return tuple(sorted(filter(None, found), key=lambda one: one.time or 0.0, reverse=True))
+
+    def box_of(self, death: str) -> Path | None:
+        path = self.directory / death / "box"
+        return path if path.is_file() else None
+
+    def _names(self) -> Iterator[str]:
+        try:
+            names = sorted(os.listdir(self.directory))
+        except OSError:
+            return
+        yield from (name for name in names if identifier.PATTERN.fullmatch(name))
+
+    def _read(self, name: str) -> Evidence | None:
+        path = self.directory / name / "evidence.json"
+        try:
+            with path.open("rb") as file:
+                found = msgspec.json.decode(file.read(LARGEST), type=Evidence)
+        except (OSError, ValueError) as error:
+            self.notes.append(f"{path}: skipped: {error}")
+            return None
+        return msgspec.structs.replace(found, id=name)
+
+    def _with_free_id(self, evidence: Evidence) -> Evidence:
+        """The same death again takes its own place again; another one with the same id gets a new id."""
+        for attempt in range(MOST_ATTEMPTS):
+            there = self._read(evidence.id) if (self.directory / evidence.id).exists() else None
+            if there is None or _is_same_death(there, evidence):
+                return evidence
+            evidence = msgspec.structs.replace(evidence, id=identifier.identifier(evidence.id, attempt))
+        return evidence
+
+
+def _identifier(evidence: Evidence) -> str:
+    process, status = evidence.process, evidence.status
+    who = (process.host, process.pid, process.started) if process else ()
+    how = (status.signal, status.exit_code) if status else ()
+    return identifier.identifier(*who, *how, evidence.time)
+
+
+def _is_same_death(one: Evidence, other: Evidence) -> bool:
+    return (one.process, one.time) == (other.process, other.time)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all: a reader never sees half of it."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,197 @@
+"""The report for programs: one object, schema `lastwords/1`. Fields are added, never renamed or removed."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Literal
+
+import msgspec
+
+from lastwords.causes import Facts
+from lastwords.causes.words import hexadecimal
+from lastwords.diagnosis import Diagnosis, Verdict
+from lastwords.evidence.model import Evidence, NativeFrame, PythonFrame, PythonStack
+from lastwords.show.quantities import utc
+from lastwords.show.secrets import mask_all
+
+
+class Item(msgspec.Struct, kw_only=True):
+    key: str | None
+    index: int | None
+
+
+class Death(msgspec.Struct, kw_only=True):
+    id: str | None
+    time: str | None
+    """ISO 8601, UTC."""
+    host: str | None
+    pid: int | None
+    role: str | None
+    worker: int | None
+    signal: str | None
+    exit_code: int | None
+    status_source: str | None
+    item: Item | None
+    command: str | None
+    """As a shell would take it."""
+    attempt: int | None
+
+
+class Cause(msgspec.Struct, kw_only=True, rename={"for_": "for"}):
+    id: str
+    title: str
+    confidence: float
+    for_: list[str]
+    against: list[str]
+    fix: list[str]
+    facts: Facts
+
+
+class Native(msgspec.Struct, kw_only=True):
+    function: str | None
+    library: str | None
+    package: str | None
+    file: str | None
+    line: int | None
+    address: str | None
+    """Hexadecimal: numbers of 64 bits do not survive every JSON reader."""
+    trust: str | None
+
+
+class Python(msgspec.Struct, kw_only=True):
+    file: str | None
+    line: int | None
+    function: str | None
+
+
+class Thread(msgspec.Struct, kw_only=True):
+    name: str | None
+    python_stack: list[Python]
+
+
+class Memory(msgspec.Struct, kw_only=True):
+    resident: int | None
+    peak: int | None
+    per_item: int | None
+    oom_kills_before: int | None
+    oom_kills_after: int | None
+
+
+class Missing(msgspec.Struct, kw_only=True):
+    what: str
+    how_to_collect: str
+
+
+class Document(msgspec.Struct, kw_only=True):
+    schema: Literal["lastwords/1"] = "lastwords/1"
+    death: Death
+    causes: list[Cause]
+    native_stack: list[Native] | None
+    python_stack: list[Python] | None
+    threads: list[Thread] | None
+    memory: Memory | None
+    contradictions: list[str]
+    missing: list[Missing]
+    signature: str | None
+
+
+def render(diagnosis: Diagnosis) -> bytes:
+    """UTF-8, whatever the terminal's encoding: JSON knows no other."""
+    return encode(mask_all(msgspec.to_builtins(document(diagnosis))))
+
+
+def render_all(diagnoses: list[Diagnosis]) -> bytes:
+    return encode([mask_all(msgspec.to_builtins(document(diagnosis))) for diagnosis in diagnoses])
+
+
+def encode(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def document(diagnosis: Diagnosis) -> Document:
+    evidence = diagnosis.evidence
+    return Document(
+        death=_death(evidence),
+        causes=[_cause(verdict) for verdict in diagnosis.causes],
+        native_stack=[_native(one) for one in evidence.native_stack.frames]
+        if evidence.native_stack
+        else None,
+        python_stack=_python_stack(evidence),
+        threads=_threads(evidence.other_threads),
+        memory=_memory(evidence),
+        contradictions=list(diagnosis.contradictions),
+        missing=[Missing(what=one.what, how_to_collect=one.how_to_collect) for one in evidence.missing],
+        signature=diagnosis.signature,
+    )
+
+
+def _death(evidence: Evidence) -> Death:
+    process, status, item, fault = evidence.process, evidence.status, evidence.item, evidence.fault
+    from_fault = fault.signal if fault and status is None else None
+    return Death(
+        id=evidence.id or None,
+        time=utc(evidence.time),
+        host=process.host if process else None,
+        pid=process.pid if process else None,
+        role=process.role if process else None,
+        worker=process.worker if process else None,
+        signal=status.signal if status else from_fault,
+        exit_code=status.exit_code if status else None,
+        status_source=status.source if status else fault.source if fault else None,
+        item=Item(key=item.key, index=item.index) if item else None,
+        command=shlex.join(process.command) if process and process.command is not None else None,
+        attempt=process.attempt if process else None,
+    )
+
+
+def _cause(verdict: Verdict) -> Cause:
+    return Cause(
+        id=verdict.id,
+        title=verdict.title,
+        confidence=round(verdict.confidence, 4),
+        for_=list(verdict.reasons_for),
+        against=list(verdict.reasons_against),
+        fix=[f"{step.text} {step.command}" if step.command else step.text for step in verdict.steps],
+        facts=verdict.facts,
+    )
+
+
+def _native(frame: NativeFrame) -> Native:
+    return Native(
+        function=frame.function,
+        library=frame.library,
+        package=frame.package,
+        file=frame.file,
+        line=frame.line,
+        address=hexadecimal(frame.address),
+        trust=frame.trust,
+    )
+
+
+def _python_stack(evidence: Evidence) -> list[Python] | None:
+    if evidence.python_stack is not None:
+        return _python(evidence.python_stack.frames)
+    return _python(evidence.exception.frames) if evidence.exception else None
+
+
+def _python(frames: tuple[PythonFrame, ...]) -> list[Python]:
+    return [Python(file=frame.file, line=frame.line, function=frame.function) for frame in frames]
+
+
+def _threads(threads: tuple[PythonStack, ...] | None) -> list[Thread] | None:
+    if threads is None:
+        return None
+    return [Thread(name=one.thread, python_stack=_python(one.frames)) for one in threads]
+
+
+def _memory(evidence: Evidence) -> Memory | None:
+    memory, kills = evidence.memory, evidence.oom_kills
+    if memory is None and kills is None:
+        return None
+    return Memory(
+        resident=memory.resident if memory else None,
+        peak=memory.peak if memory else None,
+        per_item=memory.per_item if memory else None,
+        oom_kills_before=kills.before if kills else None,
+        oom_kills_after=kills.after if kills else None,
+    )

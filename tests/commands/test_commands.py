@@ -1,0 +1,245 @@
+"""The command line as its users meet it: words, exit status, and nothing but one line for a mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from lastwords.commands import group
+from lastwords.evidence import Item
+from lastwords.evidence.store import Store
+from tests.cases import evidence_of
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def lastwords(*words: str, home: Path | None = None) -> Result:
+    at = ["--home", str(home)] if home else []
+    result = CliRunner().invoke(group, [*at, *words], prog_name="lastwords", env={"COLUMNS": "80"})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def keep(home: Path, name: str, **changes) -> str:
+    return Store(home).put(msgspec.structs.replace(evidence_of(name, death=""), **changes)).id
+
+
+def commands() -> list[str]:
+    return group.list_commands(click.Context(group))
+
+
+def test_the_commands_are_the_files():
+    assert {"demo", "explain", "list", "run", "show"} <= set(commands())
+    assert not [name for name in commands() if name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_help_with_an_example(name: str):
+    result = lastwords(name, "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.stdout
+    assert f"lastwords {name}" in result.stdout.split("Example", 1)[1]
+
+
+def test_help_and_version():
+    assert "Why did my Python worker die?" in lastwords("--help").stdout
+    assert lastwords("--version").stdout.startswith("lastwords ")
+
+
+def test_an_unknown_command_is_wrong_use():
+    assert lastwords("resurrect").exit_code == 2
+
+
+class TestExplain:
+    def test_a_death_by_its_short_id(self, home: Path):
+        death = keep(home, "null-dereference")
+        result = lastwords("explain", death[:5], home=home)
+        assert result.exit_code == 0
+        assert "null-pointer" in result.stdout
+        assert "\x1b" not in result.stdout
+
+    def test_json(self, home: Path):
+        death = keep(home, "null-dereference")
+        found = json.loads(lastwords("explain", death, "--json", home=home).stdout)
+        assert found["causes"][0]["id"] == "null-pointer"
+        assert found["death"]["id"] == death
+
+    @pytest.mark.parametrize(("code", "signal"), [("132", "SIGILL"), ("139", "SIGSEGV"), ("-9", "SIGKILL")])
+    def test_an_exit_code_alone_is_bad_news_and_says_so(self, code: str, signal: str):
+        result = lastwords("explain", "--exit-code", code)
+        assert result.exit_code == 1
+        assert signal in result.stdout
+        assert "lastwords run" in result.stdout or "dmesg" in result.stdout
+        assert "lastwords show" not in result.stdout
+
+    def test_a_signal_alone(self):
+        result = lastwords("explain", "--signal", "term")
+        assert result.exit_code == 0
+        assert "external-kill" in result.stdout
+
+    def test_why_not(self, home: Path):
+        death = keep(home, "null-dereference")
+        result = lastwords("explain", death, "--why-not", "external-kill", home=home)
+        assert result.exit_code == 0
+        assert "against  it died of SIGSEGV" in result.stdout
+
+    def test_why_not_in_json(self, home: Path):
+        death = keep(home, "abort")
+        result = lastwords("explain", death, "--why-not", "null-pointer", "--json", home=home)
+        assert json.loads(result.stdout)["id"] == "null-pointer"
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            ([], "nothing to explain"),
+            (["abcd", "--exit-code", "3"], "takes one of"),
+            (["--signal", "SIGNOPE"], "there is no signal called SIGNOPE"),
+            (["abcd1234"], "no death here is called abcd1234"),
+            (["--exit-code", "139", "--why-not", "bad-luck"], "there is no cause called bad-luck"),
+        ],
+    )
+    def test_wrong_use_is_one_clear_line(self, home: Path, words: list[str], said: str):
+        result = lastwords("explain", *words, home=home)
+        assert result.exit_code == 2
+        assert said in result.stderr
+        assert result.stderr.startswith("lastwords: ")
+        assert len(result.stderr.splitlines()) == 1
+        assert result.stdout == ""
+
+    @pytest.mark.parametrize("content", [b"", b"\x7fELF\x02", b"Segmentation fault\n" * 100, bytes(4096)])
+    def test_a_file_that_is_no_box(self, tmp_path: Path, content: bytes):
+        (tmp_path / "x.box").write_bytes(content)
+        result = lastwords("explain", str(tmp_path / "x.box"))
+        assert result.exit_code == 2
+        assert result.stderr.startswith("lastwords: not a lastwords black box: ")
+        assert len(result.stderr.splitlines()) == 1
+
+    def test_log_text_is_said_to_come_later(self, tmp_path: Path):
+        (tmp_path / "job.log").write_text(
+            "RuntimeError: DataLoader worker (pid 1) is killed by signal: Killed."
+        )
+        assert "log text cannot be read yet" in lastwords("explain", str(tmp_path / "job.log")).stderr
+
+    def test_standard_input_is_said_to_come_later(self):
+        result = lastwords("explain", "-")
+        assert result.exit_code == 2
+        assert "cannot be read yet" in result.stderr
+
+    def test_json_is_utf8_whatever_the_terminal_is(self, home: Path):
+        death = keep(home, "abort", item=Item(source="test", key="数据/5"))
+        done = subprocess.run(
+            [sys.executable, "-m", "lastwords", "--home", str(home), "explain", death, "--json"],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+            check=True,
+        )
+        assert json.loads(done.stdout.decode())["death"]["item"]["key"] == "数据/5"
+
+    def test_commands_to_type_next_name_the_home_that_was_given(self, home: Path):
+        death = keep(home, "abort")
+        shown = lastwords("explain", death, home=home).stdout
+        assert f"lastwords --home {home} show {death} --json > death.json" in shown
+
+    def test_a_directory(self, tmp_path: Path):
+        result = lastwords("explain", str(tmp_path))
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+
+    def test_a_name_with_control_characters_is_shown_without_them(self, home: Path):
+        assert "\x1b" not in lastwords("explain", "\x1b[31mabc", home=home).stderr
+
+
+class TestShowAndList:
+    def test_show_tells_everything(self, home: Path):
+        death = keep(home, "null-dereference")
+        result = lastwords("show", death, home=home)
+        assert result.exit_code == 0
+        for title in ("native stack", "Python stack", "registers", "signature", "causes"):
+            assert f"\n  {title}\n" in result.stdout
+
+    def test_show_json_is_explain_json(self, home: Path):
+        death = keep(home, "wild-pointer")
+        shown = lastwords("show", death, "--json", home=home).stdout
+        assert shown == lastwords("explain", death, "--json", home=home).stdout
+
+    def test_an_ambiguous_id_lists_the_candidates(self, home: Path):
+        for name in ("aaaa1111", "aaaa2222"):
+            place = Store(home).directory / name
+            place.mkdir(parents=True)
+            (place / "evidence.json").write_bytes(msgspec.json.encode(evidence_of("abort")))
+        result = lastwords("show", "aaaa", home=home)
+        assert result.exit_code == 2
+        assert "aaaa1111, aaaa2222" in result.stderr
+
+    def test_list_groups_by_signature(self, home: Path):
+        for number in range(3):
+            keep(home, "abort", time=float(number))
+        keep(home, "wild-pointer")
+        result = lastwords("list", home=home)
+        assert result.exit_code == 0
+        shown = result.stdout.replace("\u00a0", " ")
+        assert "(3 times, " in shown
+        assert "(once, " in shown
+
+    def test_list_json_is_an_array_newest_first(self, home: Path):
+        keep(home, "abort", time=1.0)
+        keep(home, "wild-pointer", time=2.0)
+        found = json.loads(lastwords("list", "--json", home=home).stdout)
+        assert [one["causes"][0]["id"] for one in found] == ["wild-pointer", "native-bug"]
+
+    def test_an_empty_home(self, home: Path):
+        assert "Nothing has died here" in lastwords("list", home=home).stdout
+        assert json.loads(lastwords("list", "--json", home=home).stdout) == []
+
+    def test_a_torn_entry_is_one_note_and_no_failure(self, home: Path):
+        death = keep(home, "abort")
+        (home / "deaths" / "ffff0000").mkdir()
+        (home / "deaths" / "ffff0000" / "evidence.json").write_text("{")
+        result = lastwords("list", home=home)
+        assert result.exit_code == 0
+        assert death in result.stdout
+        assert "ffff0000" in result.stderr
+
+
+def test_home_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LASTWORDS_HOME", str(tmp_path / "here"))
+    death = keep(tmp_path / "here", "abort")
+    assert death in lastwords("list").stdout
+
+
+def test_the_option_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("LASTWORDS_HOME", str(tmp_path / "here"))
+    death = keep(tmp_path / "there", "abort")
+    assert death in lastwords("list", home=tmp_path / "there").stdout
+
+
+def test_the_frame_loads_neither_rich_nor_msgspec():
+    """`lastwords run` starts jobs: it must not make them wait for a renderer."""
+    code = (
+        "import sys, lastwords.commands as c; c.group.get_command(None, 'run');"
+        "print(sorted(set(sys.modules) & {'rich', 'msgspec'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_it_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "lastwords", "explain", "--exit-code", "139"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "SIGSEGV" in done.stdout

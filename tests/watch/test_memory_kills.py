@@ -1,0 +1,98 @@
+"""Whether a SIGKILL was the kernel's, for want of memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lastwords import _native
+from lastwords.watch.memory_kills import MemoryKillCounters, MemoryKills
+from tests.watch.running import python
+
+
+class Machine:
+    """Two groups, one in the other, with counters that the test turns."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts = {"/job/worker": 0, "/job": 2}
+        monkeypatch.setattr(_native, "oom_kills", self._all)
+        monkeypatch.setattr(_native, "oom_kills_in", lambda group, _version: self.counts.get(group))
+
+    def _all(self, _pid: int) -> list[tuple[str, int, int]]:
+        return [(group, 2, count) for group, count in self.counts.items()]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def test_nothing_happened(machine: Machine) -> None:
+    counters = MemoryKillCounters()
+    counters.begin(1)
+    assert counters.end(1) == MemoryKills("/job/worker", 0, 0)
+
+
+def test_the_group_above_was_full(machine: Machine) -> None:
+    counters = MemoryKillCounters()
+    counters.begin(1)
+    machine.counts["/job"] = 3
+    assert counters.end(1) == MemoryKills("/job", 2, 3)
+
+
+def test_one_kill_is_one_death_s(machine: Machine) -> None:
+    counters = MemoryKillCounters()
+    counters.begin(1)
+    counters.begin(2)
+    machine.counts["/job/worker"] = 1
+    assert counters.end(1) == MemoryKills("/job/worker", 0, 1)
+    assert counters.end(2) == MemoryKills("/job/worker", 1, 1)
+
+
+def test_a_group_that_is_gone_and_a_process_never_seen(machine: Machine) -> None:
+    counters = MemoryKillCounters()
+    counters.begin(1)
+    machine.counts.clear()
+    assert counters.end(1) is None
+    assert counters.end(77) is None
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A real memory group of 64 MiB below our own, of either version."""
+    groups = _native.oom_kills(os.getpid())
+    if not groups or os.geteuid() != 0:
+        pytest.skip("needs root and a memory controller")
+    directory, version, _ = groups[0]
+    place = Path(directory) / f"lastwords-test-{os.getpid()}"
+    try:
+        place.mkdir()
+        (place / ("memory.limit_in_bytes" if version == 1 else "memory.max")).write_text(str(64 << 20))
+    except OSError:
+        pytest.skip("memory groups cannot be made here")
+    yield place
+    place.rmdir()
+
+
+@pytest.mark.root
+def test_a_real_kill_for_memory_is_counted(small_group: Path) -> None:
+    program = """
+        import sys
+        print("ready", flush=True)
+        input()
+        taken = [bytearray(1 << 20) for _ in range(200)]
+    """
+    with subprocess.Popen(python(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        (small_group / "cgroup.procs").write_text(str(child.pid))
+        counters = MemoryKillCounters()
+        counters.begin(child.pid)
+        child.communicate("\n")
+    assert child.returncode == -signal.SIGKILL
+    assert counters.end(child.pid) == MemoryKills(str(small_group), 0, 1)

@@ -104,7 +104,8 @@ def _python(words: list[str], variables: dict[str, str]) -> str:
 
 def enable(starts: int) -> Result:
     """A recorded interpreter's start against one that is not, in milliseconds."""
-    ours, peer = [], []
+    ours: list[float] = []
+    peer: list[float] = []
     for _ in range(starts):
         for way, times in ((recorded, ours), (plain, peer)):
             begun = time.perf_counter()

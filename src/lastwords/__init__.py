@@ -8,7 +8,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as typing has it; importing typing itself would cost every worker two milliseconds
 if TYPE_CHECKING:
-    from lastwords.diagnosis import Diagnosis, explain
+    from lastwords.diagnosis import Diagnosis
+    from lastwords.diagnosis.explain import explain
     from lastwords.record.items import item
     from lastwords.record.session import enable
 

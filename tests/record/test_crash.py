@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.record.conftest import Record
 
+from tests.record.conftest import Record
 from zoo import native
 
 pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"needs {native.missing()}")
@@ -111,7 +111,9 @@ def test_a_jump_to_nowhere_has_no_code_and_a_caller(record):
     assert len(died.autopsy()["frames"]) > 5
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS])
+@pytest.mark.parametrize(
+    "number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS]
+)
 def test_a_signal_that_was_sent_ends_it_with_its_sender_known(record, number):
     died = record(f"import os; os.kill(os.getpid(), {int(number)})")
     assert died.returncode == -number
@@ -136,5 +138,3 @@ def test_the_kernel_sees_the_true_fault(record, tmp_path):
     ).stdout  # fmt: skip
     assert died.returncode == -signal.SIGSEGV
     assert "= 1\n" in shown and "0x8" in shown and "sum_values" in shown
-
-

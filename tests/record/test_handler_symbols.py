@@ -12,17 +12,22 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 # Each is a bare system call, or on POSIX's or glibc's list of async-signal-safe functions.
-IN_THE_HANDLER = """
-    __errno_location pread pread64 clock_gettime close fcntl fstat fstat64 getpid getppid getuid gethostname getsockopt
-    lseek lseek64 mmap mmap64 mprotect munmap nanosleep open open64 openat prctl pwrite pwrite64 read readlink
-    sigaction sigaddset sigaltstack sigdelset sigemptyset sigfillset pthread_sigmask strnlen syscall unlink
-    connect dup3 fallocate fallocate64 ftruncate ftruncate64 sendmsg socket memcpy memset memmove memcmp strlen bcmp
-    pthread_getspecific
-""".split()
+# fmt: off
+IN_THE_HANDLER = [
+    "__errno_location", "pread", "pread64", "clock_gettime", "close", "fcntl", "fstat", "fstat64", "getpid",
+    "getppid", "getuid", "gethostname", "getsockopt", "lseek", "lseek64", "mmap", "mmap64", "mprotect",
+    "munmap", "nanosleep", "open", "open64", "openat", "prctl", "pwrite", "pwrite64", "read", "readlink",
+    "sigaction", "sigaddset", "sigaltstack", "sigdelset", "sigemptyset", "sigfillset", "pthread_sigmask",
+    "strnlen", "syscall", "unlink", "connect", "dup3", "fallocate", "fallocate64", "ftruncate",
+    "ftruncate64", "sendmsg", "socket", "memcpy", "memset", "memmove", "memcmp", "strlen", "bcmp",
+    "pthread_getspecific",
+]
 # Called at install, when a thread starts, or between items; never while a crash is recorded.
-OUTSIDE_OF_IT = """
-    dl_iterate_phdr dladdr dlopen dlsym dlvsym pthread_atfork pthread_key_create pthread_setspecific
-""".split()
+OUTSIDE_OF_IT = [
+    "dl_iterate_phdr", "dladdr", "dlopen", "dlsym", "dlvsym", "pthread_atfork", "pthread_key_create",
+    "pthread_setspecific",
+]
+# fmt: on
 # Of Rust's own library: pure, or the abort of an `extern "C"` function, which never happens without a panic.
 RUSTS_OWN = {
     "core::panicking::panic_cannot_unwind",
@@ -35,7 +40,17 @@ RUSTS_OWN = {
 def undefined() -> set[str]:
     if shutil.which("cargo") is None or shutil.which("nm") is None:
         pytest.skip("needs cargo and nm")
-    build = ["cargo", "build", "--release", "--locked", "-q", "-p", "lastwords-blackbox", "-p", "lastwords-handler"]
+    build = [
+        "cargo",
+        "build",
+        "--release",
+        "--locked",
+        "-q",
+        "-p",
+        "lastwords-blackbox",
+        "-p",
+        "lastwords-handler",
+    ]
     subprocess.run(build, cwd=ROOT, check=True)
     libraries = [str(path) for path in (ROOT / "target" / "release").glob("liblastwords_*.rlib")
                  if "handler" in path.name or "blackbox" in path.name]  # fmt: skip

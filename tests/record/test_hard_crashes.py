@@ -26,7 +26,11 @@ def test_a_stack_overflow_is_recorded_with_both_ends_of_the_stack(record, where)
     assert abs(crash["address"] - crash["registers"]["rsp"]) < 65536
     functions = [frame["function"] for frame in died.autopsy()["frames"]]
     assert functions.count("descend") > 100
-    begun_by = {"main thread": "stack_overflow", "Python thread": "stack_overflow", "thread of C": "descend_on_thread"}
+    begun_by = {
+        "main thread": "stack_overflow",
+        "Python thread": "stack_overflow",
+        "thread of C": "descend_on_thread",
+    }
     assert begun_by[where] in functions
 
 

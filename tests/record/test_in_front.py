@@ -14,8 +14,16 @@ pytestmark = pytest.mark.skipif(native.missing() is not None, reason=f"needs {na
 # What the parent does before the worker starts, what the worker does, and what is heard on stderr.
 INSTALLERS = {
     "nobody": ("pass", "pass", ""),
-    "faulthandler in the parent": ("import faulthandler; faulthandler.enable()", "pass", "Segmentation fault"),
-    "faulthandler in the worker": ("pass", "import faulthandler; faulthandler.enable()", "Segmentation fault"),
+    "faulthandler in the parent": (
+        "import faulthandler; faulthandler.enable()",
+        "pass",
+        "Segmentation fault",
+    ),
+    "faulthandler in the worker": (
+        "pass",
+        "import faulthandler; faulthandler.enable()",
+        "Segmentation fault",
+    ),
     "faulthandler enabled twice": (
         "import faulthandler; faulthandler.enable()",
         "import faulthandler; faulthandler.enable()",

@@ -55,7 +55,9 @@ def check_place(told: dict[str, Any], job: str, panel: str) -> None:
     """The line of the death's own code, and the item where the job has any."""
     if told["python_stack"]:
         innermost = told["python_stack"][0]
-        assert innermost["function"] == "die" or any(frame["function"] == "die" for frame in told["python_stack"])
+        assert innermost["function"] == "die" or any(
+            frame["function"] == "die" for frame in told["python_stack"]
+        )
         assert "death.py" in panel
     if job != "plain":
         assert told["death"]["item"]["index"] == DEADLY_ITEM

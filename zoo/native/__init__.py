@@ -41,7 +41,9 @@ def build(name: str = "zoonative") -> Path:
     # Into a name of our own and then renamed: tests that run side by side never load half a library.
     unfinished = library.with_suffix(f".{os.getpid()}")
     include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run([COMPILERS[source.suffix], *FLAGS, include, str(source), "-o", str(unfinished)], check=True)
+    subprocess.run(
+        [COMPILERS[source.suffix], *FLAGS, include, str(source), "-o", str(unfinished)], check=True
+    )
     unfinished.rename(library)
     return library
 

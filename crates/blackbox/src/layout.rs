@@ -136,6 +136,9 @@ pub struct Live {
     pub exit_mark: u32,
     pub exit_code: i32,
     pub current: [Item; 2],
+    /// The function that is called for the items, `FILE:LINE FUNCTION`: written when it changes. A kill leaves
+    /// no frames, and this is then the nearest to a line of Python that is known.
+    pub called: Text<236>,
 }
 
 #[repr(C)]

@@ -135,6 +135,7 @@ pub struct LiveRecord {
     /// None: the process said that it would end, not how.
     pub exit_code: Option<i32>,
     pub current: Option<CurrentRecord>,
+    pub called: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -167,6 +168,7 @@ impl From<&Live> for LiveRecord {
             exit_said: live.exit_mark == EXIT_SAID,
             exit_code: (live.exit_mark == EXIT_SAID && live.exit_code != i32::MIN).then_some(live.exit_code),
             current: (live.published > 0 && !is_idle).then_some(current),
+            called: words_if_any(&live.called),
         }
     }
 }

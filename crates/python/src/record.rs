@@ -62,6 +62,12 @@ fn phase(number: u32) {
 }
 
 #[pyfunction]
+#[pyo3(signature = (place, /))]
+fn calls(place: &Bound<'_, PyString>) {
+    live::calls(&bytes_of(Some(place)));
+}
+
+#[pyfunction]
 fn end() {
     live::end();
 }
@@ -149,6 +155,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(describe, m)?)?;
     m.add_function(wrap_pyfunction!(begin, m)?)?;
     m.add_function(wrap_pyfunction!(phase, m)?)?;
+    m.add_function(wrap_pyfunction!(calls, m)?)?;
     m.add_function(wrap_pyfunction!(end, m)?)?;
     m.add_function(wrap_pyfunction!(note, m)?)?;
     m.add_function(wrap_pyfunction!(warned, m)?)?;

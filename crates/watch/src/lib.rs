@@ -1,1 +1,12 @@
+//! What the kernel knows about a process that is not ours: how it ended, and who ran out of memory.
+//!
+//! Every module is one question to the kernel, asked without the GIL, and each has an honest answer for
+//! kernels that do not know it.
 
+pub mod cgroup;
+pub mod core_dump;
+pub mod pidfd;
+pub mod signals;
+pub mod subreaper;
+
+mod bounded;

@@ -8,6 +8,7 @@ from pathlib import Path
 from lastwords.commands import _problems as problems
 from lastwords.evidence import Evidence, UnreadableBox, from_box
 from lastwords.evidence import store as deaths
+from lastwords.evidence.core import UnreadableCore, from_core, is_core
 
 
 def find(home: Path, death: str) -> Evidence:
@@ -19,15 +20,40 @@ def find(home: Path, death: str) -> Evidence:
         raise problems.AmbiguousId(death, error.ids) from None
 
 
+def _read_core(target: str) -> Evidence:
+    try:
+        return from_core(target)
+    except UnreadableCore as error:
+        raise problems.CannotRead(target, error.reason) from None
+
+
 def read(home: Path, target: str) -> Evidence:
-    """TARGET is a death's id or the path of a box; a file of that name comes first."""
+    """TARGET is a death's id or the path of a box or a core; a file of that name comes first."""
     if target == "-":
         raise problems.NoLogsYet
     if not os.path.lexists(target):
         return find(home, target)
+    if is_core(target):
+        return _read_core(target)
     try:
         return from_box(target)
     except UnreadableBox as error:
         if isinstance(error.__cause__, OSError):
             raise problems.CannotRead(target, error.reason) from None
         raise problems.NotABox(target, error.reason) from None
+
+
+def export_minidump(home: Path, death: str, file: Path) -> None:
+    """Writes the crash that a death's box holds. For its owner alone, like the box itself: it is memory."""
+    from lastwords import _native
+
+    evidence = find(home, death)
+    box = deaths.Store(home).box_of(evidence.id)
+    dump = _native.minidump_box(box) if box is not None else None
+    if dump is None:
+        raise problems.NoCrashInIt(evidence.id)
+    try:
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+            opened.write(dump)
+    except OSError as error:
+        raise problems.CannotWrite(str(file), error.strerror or "cannot be written") from None

@@ -48,7 +48,7 @@ class TooManyTargets(Problem):
 
 class NotABox(Problem):
     def __init__(self, path: str, reason: str) -> None:
-        hint = "log text cannot be read yet; give a death id, a .box file or --exit-code N"
+        hint = "log text cannot be read yet; give a death id, a .box, a core file or --exit-code N"
         super().__init__(f"not a lastwords black box: {path}", reason=f"{reason}; {hint}")
 
 
@@ -73,6 +73,17 @@ class AmbiguousId(Problem):
         super().__init__(
             f"{name} fits more than one death", reason=", ".join(ids[:8]), then=f"lastwords show {ids[0]}"
         )
+
+
+class NoCrashInIt(Problem):
+    def __init__(self, name: str) -> None:
+        reason = "nothing crashed in that process, so there are no registers and no stack to export"
+        super().__init__(f"no minidump of {name}", reason=reason, then=f"lastwords show {name}")
+
+
+class CannotWrite(Problem):
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot write {path}", reason=reason)
 
 
 class NoSuchSignal(Problem):

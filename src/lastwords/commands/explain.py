@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    short_help="Why a process died: from a death id, a .box file or an exit code.",
+    short_help="Why a process died: from a death id, a .box, a core file or an exit code.",
     examples=(
         "lastwords explain 7f3a",
+        "lastwords explain core.4711",
         "lastwords explain --exit-code 132",
         "lastwords explain 7f3a --why-not external-kill",
     ),
@@ -40,8 +41,8 @@ def command(
 ) -> None:
     """Explains one death.
 
-    TARGET is a death's id (see `lastwords list`) or the path of a black box (.box). Ends with 0 when a cause is
-    named, with 1 when there is not enough evidence for one.
+    TARGET is a death's id (see `lastwords list`), or the path of a black box (.box) or of a core file. Ends with 0
+    when a cause is named, with 1 when there is not enough evidence for one.
     """
     from lastwords.diagnosis import diagnose
 

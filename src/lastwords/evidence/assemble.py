@@ -110,6 +110,7 @@ def _from_live(own: raw.Box, others: list[raw.Box], status: Status | None, time:
         process=life.process(identity),
         status=status or life.said_status(live) or life.killed_status(sent),
         item=life.item(live, died_ns) or (exception.item if exception else None),
+        python_stack=None if exception else _stack_with_code(life.called(live), own),
         exception=exception,
         sent_signals=sent,
         cpu=_cpu(identity),
@@ -128,7 +129,7 @@ def _with_crash(evidence: Evidence, own: raw.Box, autopsy: raw.Autopsy) -> Evide
         fault=fault.fault(own.crash, pid, autopsy.address_in),
         instruction=fault.instruction(autopsy),
         native_stack=fault.native_stack(autopsy),
-        python_stack=_stack_with_code(stack, own),
+        python_stack=_stack_with_code(stack, own) or evidence.python_stack,
         other_threads=others if own.python_text else None,
         notes=(*evidence.notes, *autopsy.notes, *_handler_notes(own.crash)),
     )

@@ -52,6 +52,7 @@ class Live(msgspec.Struct, frozen=True):
     exit_said: bool = False
     exit_code: int | None = None
     current: Current | None = None
+    called: str | None = None
 
 
 class DoneItem(msgspec.Struct, frozen=True):
@@ -112,6 +113,8 @@ class Crash(msgspec.Struct, frozen=True):
     nested_step: str | int | None = None
     other_crashes: int | None = None
     abort_message: str | None = None
+    exception_type: str | None = None
+    exception_what: str | None = None
 
 
 class Thread(msgspec.Struct, frozen=True):

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from statistics import median
 
 from lastwords.evidence import box as raw
 from lastwords.evidence import signals
-from lastwords.evidence.model import Event, Item, Memory, Process, Progress, SentSignal, Status
+from lastwords.evidence.model import (
+    Event,
+    Item,
+    Memory,
+    Process,
+    Progress,
+    PythonFrame,
+    PythonStack,
+    SentSignal,
+    Status,
+)
 
 SOURCE = "its black box"
+CALLED_SOURCE = "the function that was called for the item, and the line it begins at"
+_CALLED = re.compile(r"(.{1,400}):(\d{1,9}) (.{1,200})", re.DOTALL)
 _SPAWNED = "multiprocessing.spawn"
 MOST_EVENTS = 20
 FEWEST_ITEMS = 4
@@ -54,7 +67,18 @@ def item(live: raw.Live, died_ns: int | None) -> Item | None:
     if now is None or now.phase == "idle" or (now.index is None and now.key is None):
         return None
     seconds = max(0, died_ns - now.started_ns) / 1e9 if died_ns and now.started_ns else None
-    return Item(source=SOURCE, key=now.key, index=now.index, phase=now.phase, seconds=seconds)
+    key = now.key if now.key is not None else str(now.index)
+    return Item(source=SOURCE, key=key, index=now.index, phase=now.phase, seconds=seconds)
+
+
+def called(live: raw.Live) -> PythonStack | None:
+    """The function that was called for the item. A kill leaves no frames: where in it, nobody knows."""
+    match = _CALLED.fullmatch(live.called or "")
+    if match is None or live.current is None:
+        return None
+    file, line, function = match.groups()
+    frame = PythonFrame(file=file, line=int(line), function=function)
+    return PythonStack(source=CALLED_SOURCE, frames=(frame,), is_exact=False)
 
 
 def progress(live: raw.Live) -> Progress | None:

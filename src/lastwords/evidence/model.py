@@ -133,6 +133,8 @@ class PythonStack(Fact, frozen=True, kw_only=True):
 
     frames: tuple[PythonFrame, ...]
     thread: str | None = None
+    is_exact: bool = True
+    """False: only the function is known, and the line is where it begins."""
 
 
 class PythonException(Fact, frozen=True, kw_only=True):

@@ -37,6 +37,20 @@ class item:  # noqa: N801  # used as `with lastwords.item(...)`
         _native.end()
 
 
+_last_called: object = None
+
+
+def note_called(function: object) -> None:
+    """Notes where the function begins that items are handed to; once, as long as it stays the same."""
+    global _last_called
+    if function is _last_called:
+        return
+    _last_called = function
+    code = getattr(_unwrapped(function), "__code__", None)
+    if code is not None:
+        _native.calls(f"{code.co_filename}:{code.co_firstlineno} {code.co_name}")
+
+
 def describe_call(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
     """`work(5, path='a.png')`: a call as one short line, whatever its arguments are."""
     parts = [_short(value) for value in args[:_MOST_ARGUMENTS]]
@@ -47,10 +61,13 @@ def describe_call(function: object, args: Sequence[object], kwargs: Mapping[str,
     return f"{_name(function)}({', '.join(parts)})"
 
 
-def _name(function: object) -> str:
+def _unwrapped(function: object) -> object:
     inner: object = getattr(function, "func", None)
-    if callable(inner):  # functools.partial
-        return _name(inner)
+    return _unwrapped(inner) if callable(inner) else function  # functools.partial
+
+
+def _name(function: object) -> str:
+    function = _unwrapped(function)
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 

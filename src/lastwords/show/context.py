@@ -60,6 +60,8 @@ def _your_code(evidence: Evidence) -> Iterator[Line]:
     frame = yours(python_frames(evidence))
     if frame is not None:
         yield line(_python(frame), label="your code", tone="code")
+    if evidence.python_stack is not None and not evidence.python_stack.is_exact:
+        yield line("called for this item; nobody saw where in it", label="", tone="dim")
     surfaced = yours(evidence.exception.surfaced) if evidence.exception else None
     if surfaced is not None:
         yield line(_python(surfaced), label="seen again", tone="code")

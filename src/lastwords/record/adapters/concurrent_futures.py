@@ -9,7 +9,7 @@ from typing import Any
 
 from lastwords import _native
 from lastwords.record.endings import record_exception
-from lastwords.record.items import RUN, SEND, describe_call
+from lastwords.record.items import RUN, SEND, describe_call, note_called
 
 
 def adapt(module: ModuleType) -> None:
@@ -36,8 +36,10 @@ def _mark(task: Any, process_chunk: Any) -> None:
     """`map` sends chunks: within one, each call is an item of its own."""
     if getattr(task.fn, "func", None) is process_chunk:
         (fn,), (chunk,) = task.fn.args, task.args
+        note_called(fn)
         task.args = (_each_marked(fn, chunk, task.work_id if len(chunk) == 1 else None),)
     else:
+        note_called(task.fn)
         _native.begin(task.work_id, describe_call(task.fn, task.args, task.kwargs), RUN)
 
 

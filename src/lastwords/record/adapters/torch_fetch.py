@@ -13,6 +13,7 @@ from typing import Any
 
 from lastwords import _native
 from lastwords.record.endings import record_exception
+from lastwords.record.items import note_called
 
 
 def adapt(module: ModuleType) -> None:
@@ -40,10 +41,12 @@ def _describe_worker() -> None:
 
 
 def _mark_map(fetcher: Any) -> None:
+    note_called(getattr(type(fetcher.dataset), "__getitem__", None))
     marked = _native.MarkedDataset(fetcher.dataset, fetcher.collate_fn, record_exception)
     fetcher.dataset = marked
     fetcher.collate_fn = marked.collate
 
 
 def _mark_iterable(fetcher: Any) -> None:
+    note_called(getattr(type(fetcher.dataset), "__iter__", None))
     fetcher.dataset_iter = _native.MarkedIterator(fetcher.dataset_iter, record_exception)

@@ -1,0 +1,247 @@
+//! How often the kernel killed for memory in the control groups of a process.
+//!
+//! A SIGKILL leaves no record of its own. The `oom_kill` counter of the process's group, or of a group
+//! above it, that is higher after the death than before is the proof. Version 1 and version 2 of cgroups
+//! are both found in the wild, side by side too (measured: version 1 memory under a bare version 2).
+
+use crate::bounded::read_text;
+use std::path::{Path, PathBuf};
+
+const CGROUP_FILE_LIMIT: u64 = 64 << 10;
+const MOUNTS_LIMIT: u64 = 1 << 20;
+const COUNTER_FILE_LIMIT: u64 = 4 << 10;
+/// Nobody nests deeper; a hostile path must not make us read for ever.
+const MAX_LEVELS: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    V1,
+    V2,
+}
+
+impl Version {
+    fn counter_file(self) -> &'static str {
+        match self {
+            Self::V1 => "memory.oom_control",
+            Self::V2 => "memory.events",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OomKills {
+    /// The group's directory as it can be opened here.
+    pub group: PathBuf,
+    pub version: Version,
+    pub count: u64,
+}
+
+/// The counters of the process's own group first, then of each group above it. Empty: none can be read.
+pub fn oom_kills(pid: u32) -> Vec<OomKills> {
+    let membership = read_text(Path::new(&format!("/proc/{pid}/cgroup")), CGROUP_FILE_LIMIT);
+    let mounts = read_text(Path::new("/proc/self/mountinfo"), MOUNTS_LIMIT);
+    match (membership, mounts) {
+        (Some(membership), Some(mounts)) => counters(&membership, &mounts),
+        _ => Vec::new(),
+    }
+}
+
+/// The counter of one group, asked again: after a death its process has no group any more.
+pub fn count_in(group: &Path, version: Version) -> Option<u64> {
+    let text = read_text(&group.join(version.counter_file()), COUNTER_FILE_LIMIT);
+    text.as_deref().and_then(oom_kill_count)
+}
+
+fn counters(membership: &str, mounts: &str) -> Vec<OomKills> {
+    let mut found = Vec::new();
+    for (version, group) in memory_groups(membership) {
+        let Some(mount) = memory_mount(mounts, version) else {
+            continue;
+        };
+        for directory in levels(&mount, group) {
+            if let Some(count) = count_in(&directory, version) {
+                found.push(OomKills {
+                    group: directory,
+                    version,
+                    count,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Lines of /proc/PID/cgroup are `number:controllers:path`; version 2 is `0::path`. The path may itself
+/// hold colons.
+fn memory_groups(membership: &str) -> impl Iterator<Item = (Version, &str)> {
+    membership.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        if controllers.split(',').any(|name| name == "memory") {
+            Some((Version::V1, path))
+        } else {
+            (number == "0" && controllers.is_empty()).then_some((Version::V2, path))
+        }
+    })
+}
+
+struct Mount {
+    /// Which part of the hierarchy is mounted: `/`, or in a container often the container's own group.
+    root: PathBuf,
+    point: PathBuf,
+}
+
+/// Lines of mountinfo: `id parent device root point options [optional…] - type source super-options`.
+fn memory_mount(mounts: &str, version: Version) -> Option<Mount> {
+    mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        let mut kind = kind.split(' ');
+        let (file_system, options) = (kind.next()?, kind.nth(1)?);
+        let wanted = match version {
+            Version::V1 => file_system == "cgroup" && options.split(',').any(|name| name == "memory"),
+            Version::V2 => file_system == "cgroup2",
+        };
+        let mut place = place.split(' ').skip(3);
+        wanted.then_some(Mount {
+            root: unescape(place.next()?),
+            point: unescape(place.next()?),
+        })
+    })
+}
+
+/// mountinfo writes blanks and backslashes of a path as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    PathBuf::from(
+        text.replace(r"\040", " ")
+            .replace(r"\011", "\t")
+            .replace(r"\012", "\n")
+            .replace(r"\134", r"\"),
+    )
+}
+
+/// The group's directory and those above it, up to the mount point. A group outside of what is mounted
+/// (a cgroup namespace shows `/../..`) has none but the mount point itself.
+fn levels(mount: &Mount, group: &str) -> Vec<PathBuf> {
+    let below = Path::new(group)
+        .strip_prefix(&mount.root)
+        .ok()
+        .filter(|path| path.components().all(|part| part.as_os_str() != ".."))
+        .unwrap_or(Path::new(""));
+    below
+        .ancestors()
+        .take(MAX_LEVELS)
+        .map(|part| {
+            if part.as_os_str().is_empty() {
+                mount.point.clone()
+            } else {
+                mount.point.join(part)
+            }
+        })
+        .collect()
+}
+
+fn oom_kill_count(text: &str) -> Option<u64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const MOUNTS: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn both_versions_are_found_in_one_file() {
+        let text = "5:cpu,memory:/job:7\n1:cpuset:/\n0::/user.slice/a\n";
+        let groups: Vec<_> = memory_groups(text).collect();
+        assert_eq!(groups, [(Version::V1, "/job:7"), (Version::V2, "/user.slice/a")]);
+    }
+
+    #[test]
+    fn broken_lines_are_passed_over() {
+        assert_eq!(memory_groups("\n:\n0:\nmemory\n::::\n").count(), 0);
+        assert!(memory_mount("\n - \n1 2 - cgroup2\na b c d e - cgroup2 x y\n", Version::V1).is_none());
+    }
+
+    #[test]
+    fn every_level_up_to_the_mount_point() {
+        let mount = memory_mount(MOUNTS, Version::V1).unwrap();
+        let expected = [
+            "/sys/fs/cgroup/memory/a/b",
+            "/sys/fs/cgroup/memory/a",
+            "/sys/fs/cgroup/memory",
+        ];
+        assert_eq!(levels(&mount, "/a/b"), expected.map(PathBuf::from));
+        assert_eq!(levels(&mount, "/"), ["/sys/fs/cgroup/memory"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_container_sees_its_own_group_as_the_root_of_the_mount() {
+        let line = r"35 31 0:32 /docker/abc /sys/fs/my\040cgroup ro - cgroup cgroup rw,memory";
+        let mount = memory_mount(line, Version::V1).unwrap();
+        let inside = levels(&mount, "/docker/abc/worker");
+        assert_eq!(
+            inside,
+            ["/sys/fs/my cgroup/worker", "/sys/fs/my cgroup"].map(PathBuf::from)
+        );
+        assert_eq!(
+            levels(&mount, "/elsewhere"),
+            ["/sys/fs/my cgroup"].map(PathBuf::from)
+        );
+        assert_eq!(
+            levels(&mount, "/docker/abc/../../.."),
+            ["/sys/fs/my cgroup"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn a_very_deep_path_is_bounded() {
+        let mount = memory_mount(MOUNTS, Version::V2).unwrap();
+        assert_eq!(levels(&mount, &"/x".repeat(10_000)).len(), MAX_LEVELS);
+    }
+
+    #[test]
+    fn counters_of_both_files() {
+        assert_eq!(
+            oom_kill_count("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            Some(3)
+        );
+        assert_eq!(
+            oom_kill_count("low 0\nhigh 0\nmax 9\noom 2\noom_kill 2\noom_group_kill 0\n"),
+            Some(2)
+        );
+        assert_eq!(oom_kill_count("oom_kill many\n"), None);
+        assert_eq!(oom_kill_count("oom_kill_disable 1\n"), None);
+    }
+
+    #[test]
+    fn counters_are_read_level_by_level() {
+        let place = std::env::temp_dir().join(format!("lastwords-cgroup-{}", std::process::id()));
+        fs::create_dir_all(place.join("a/b")).unwrap();
+        fs::write(place.join("a/b/memory.events"), "oom_kill 1\n").unwrap();
+        fs::write(place.join("a/memory.events"), "oom_kill 4\n").unwrap();
+        let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw", place.display());
+        let found = counters("0::/a/b\n", &mounts);
+        let counts: Vec<_> = found
+            .iter()
+            .map(|entry| (entry.group.clone(), entry.count))
+            .collect();
+        assert_eq!(counts, [(place.join("a/b"), 1), (place.join("a"), 4)]);
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn this_process_can_be_asked() {
+        // What is there depends on the machine; that it answers does not.
+        for entry in oom_kills(std::process::id()) {
+            assert!(entry.group.is_absolute());
+        }
+        assert!(oom_kills(u32::MAX).is_empty());
+    }
+}

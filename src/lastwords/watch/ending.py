@@ -1,0 +1,31 @@
+"""One process that has ended, with all that the watcher knows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lastwords.watch.last_state import LastState
+from lastwords.watch.memory_kills import MemoryKills
+from lastwords.watch.processes import Process
+from lastwords.watch.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    process: Process
+    status: Status
+    state: LastState | None
+    """None: it had no box, or none that can be read."""
+    time: float
+    """Seconds since 1970."""
+    noticed_ns: int = 0
+    """When we saw it, on the monotonic clock of the boxes: it had ended by then."""
+    is_command: bool = False
+    memory_kills: MemoryKills | None = None
+
+    @property
+    def words(self) -> str:
+        """`BrokenProcessPool, exit status 1`, as the closing line says it."""
+        fatal = self.state.fatal if self.state else None
+        how = f"signal {self.status.signal}" if self.status.signal else f"exit status {self.status.exit_code}"
+        return f"{fatal.name}, {how}" if fatal else how

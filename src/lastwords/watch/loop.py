@@ -1,0 +1,129 @@
+"""The loop while the command runs: its signals, its terminal, its processes, and the wait for the last of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass, field
+
+from lastwords.watch import last_state, signals
+from lastwords.watch.ending import Ended
+from lastwords.watch.inquest import Inquest, OnDeath
+from lastwords.watch.proc import is_dying, is_stopped
+from lastwords.watch.processes import Process
+from lastwords.watch.run_directory import RunDirectory
+from lastwords.watch.watcher import Watcher
+
+# After the command's end: how long its last processes may take, first those that are seen dying (a core of
+# 700 MB has to be written), then those of which we do not know whether they ever will.
+PATIENCE_WITH_DYING = 10.0
+PATIENCE = 0.25
+GLANCE = 0.05
+JOB_CONTROL = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How the run went. `raw_status` is the command's own."""
+
+    raw_status: int
+    deaths: list[Ended] = field(default_factory=list)
+    consequences: list[Ended] = field(default_factory=list)
+    unexplained: list[Ended] = field(default_factory=list)
+    """Deaths that `on_death` could not keep; their boxes are where they were."""
+    still_running: list[Process] = field(default_factory=list)
+
+
+class Loop:
+    def __init__(
+        self, pid: int, inbox: signals.Inbox, directory: RunDirectory | None, on_death: OnDeath
+    ) -> None:
+        self._inbox = inbox
+        self._is_recorded = directory is not None
+        self._epoll = select.epoll()
+        self._epoll.register(inbox.descriptor, select.EPOLLIN)
+        self._watcher = Watcher(pid, directory, self._epoll)
+        self._inquest = Inquest(directory, self._watcher.living, on_death)
+        self._ctrl_z = False
+
+    def run(self) -> Outcome:
+        with self._epoll:
+            while self._watcher.command_status is None:
+                self._turn(timeout=0.0 if self._inquest.is_waiting else None)
+                self._inquest.explain_one()
+            self._wait_for_the_last()
+        self._inquest.hear(self._watcher.never_announced())
+        while self._inquest.is_waiting:
+            self._inquest.explain_one()
+        return Outcome(
+            raw_status=self._watcher.command_status,
+            deaths=self._inquest.deaths,
+            consequences=self._inquest.consequences,
+            unexplained=self._inquest.unexplained,
+            still_running=list(self._watcher.living),
+        )
+
+    def _turn(self, timeout: float | None) -> None:
+        """Signals first: a job that is told to stop must not wait for us."""
+        ready = self._epoll.poll(timeout)
+        self._read_signals()
+        ended = self._watcher.ended(ready)
+        if ended and self._is_recorded:
+            # What the terminal sent to all of us has come by now, and before it what it did to them is judged.
+            self._read_signals()
+            self._inquest.hear(ended)
+
+    def _read_signals(self) -> None:
+        for incoming in self._inbox.read():
+            self._handle(incoming)
+
+    def _handle(self, incoming: signals.Incoming) -> None:
+        match signals.meaning(incoming, os.getpid()):
+            case signals.Meaning.TERMINAL:
+                self._inquest.history.terminal_signals.add(incoming.number)
+                self._ctrl_z |= incoming.number == signal.SIGTSTP
+            case signals.Meaning.FORWARD:
+                self._send(incoming.number)
+            case signals.Meaning.CONTINUE if is_stopped(self._watcher.command):
+                self._send(signal.SIGCONT)
+            case signals.Meaning.CHILD:
+                self._stop_with_command()
+
+    def _send(self, number: int) -> None:
+        if self._watcher.command_status is None:
+            with contextlib.suppress(OSError):
+                os.kill(self._watcher.command, number)
+
+    def _stop_with_command(self) -> None:
+        """Ctrl-Z stops the command; the shell gets its prompt back only when we have stopped, too.
+
+        A SIGSTOP that did not come of Ctrl-Z is none of our business: tools like cpulimit stop and continue a
+        process by its pid, and nobody would ever continue us.
+        """
+        try:
+            found = os.waitid(os.P_PID, self._watcher.command, os.WSTOPPED | os.WNOHANG)
+        except ChildProcessError:
+            return
+        if found is not None and (found.si_status in JOB_CONTROL or self._ctrl_z):
+            self._ctrl_z = False
+            signals.with_default_action(found.si_status)
+
+    def _wait_for_the_last(self) -> None:
+        """The pool's workers that die of the same thing, the resource tracker. A daemon lives on, and may."""
+        begun = time.monotonic()
+        while len(self._watcher.living):
+            is_any_dying = any(_is_dying(process) for process in self._watcher.living)
+            left = begun + (PATIENCE_WITH_DYING if is_any_dying else PATIENCE) - time.monotonic()
+            if left <= 0:
+                return
+            self._turn(timeout=min(left, GLANCE))
+
+
+def _is_dying(process: Process) -> bool:
+    if is_dying(process.pid):
+        return True
+    state = last_state.read(process.box) if process.box is not None else None
+    return state is not None and state.crash_signal is not None

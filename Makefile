@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/stamps
 
 # Debian packages that some tests use; `make system` installs the missing ones when it may.
-SYSTEM_PACKAGES := gdb tmux
+SYSTEM_PACKAGES := gdb lldb tmux
 
 # Dependency groups of pyproject.toml. A group added there is added here once, and `make lock` pins it.
 TEST_GROUPS  := test lint

@@ -177,7 +177,7 @@ def test_continuing_run_alone_continues_the_job(home: Path) -> None:
 def test_a_closed_terminal_ends_the_job_as_without_us(home: Path) -> None:
     """The shell dies of the hang-up, and the kernel then tells the job; nobody is left to write to."""
     terminal = Terminal(run_words(home, python("import signal; print('ready', flush=True); signal.pause()")))
-    terminal.wait_for("ready")
+    terminal.wait_for("ready\r\n")  # The whole line: the rest of it would find no terminal.
     run_pidfd = os.pidfd_open(terminal.job)
     (command,) = Path(f"/proc/{terminal.job}/task/{terminal.job}/children").read_text().split()
     command_pidfd = os.pidfd_open(int(command))

@@ -91,3 +91,42 @@ def test_the_frames_are_gdbs(record, tmp_path, name):
     core.unlink()
     assert len(theirs) > 5
     assert [hex(address) for address in ours] == [hex(address) for address in theirs]
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(300)
+def test_a_dataloader_workers_core_has_the_true_fault(record, tmp_path):
+    """torch's own handler ends in raise(): its cores have si_code -6, no address, and `raise` on top."""
+    died = record(
+        LEAVE_A_CORE
+        + """
+from torch.utils.data import DataLoader
+class Rows:
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        if index == 5:
+            extension.null_dereference()
+        return index
+if __name__ == "__main__":
+    list(DataLoader(Rows(), num_workers=1))
+"""
+    )
+    crash = died.crashed()["crash"]
+    assert (crash["code"], crash["address"]) == (1, 8)
+    assert "Unexpected segmentation fault encountered in worker" in died.stderr
+    (core,) = tmp_path.glob("core*")
+    words = [
+        "gdb",
+        "-nx",
+        "-batch",
+        "-ex",
+        "p $_siginfo.si_code",
+        "-ex",
+        "p $_siginfo._sifields._sigfault.si_addr",
+    ]
+    shown = subprocess.run(
+        [*words, sys.executable, str(core)], capture_output=True, text=True, check=False
+    ).stdout
+    core.unlink()
+    assert "$1 = 1\n" in shown and "$2 = (void *) 0x8\n" in shown

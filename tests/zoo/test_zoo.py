@@ -52,16 +52,16 @@ def check_native_stack(told: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def check_place(told: dict[str, Any], job: str, panel: str) -> None:
-    """The line of the death's own code, and the item where the job has any."""
-    if told["python_stack"]:
-        innermost = told["python_stack"][0]
-        assert innermost["function"] == "die" or any(
-            frame["function"] == "die" for frame in told["python_stack"]
-        )
-        assert "death.py" in panel
-    if job != "plain":
-        assert told["death"]["item"]["index"] == DEADLY_ITEM
-        assert f"item {DEADLY_ITEM}" in panel or f"work({DEADLY_ITEM})" in panel
+    """The line of the death's own code (a kill leaves only the function it was called in), and the item."""
+    functions = [frame["function"] for frame in told["python_stack"] or ()]
+    if job == "plain":
+        assert "die" in functions or told["death"]["signal"] == "SIGKILL" or told["death"]["exit_code"]
+        return
+    assert {"die", "work", "__getitem__"} & set(functions)
+    assert all(frame["file"] and frame["line"] for frame in told["python_stack"])
+    assert "your code" in panel and ".py:" in panel
+    assert told["death"]["item"]["index"] == DEADLY_ITEM
+    assert f"item {DEADLY_ITEM}" in panel or f"work({DEADLY_ITEM})" in panel
 
 
 def check_ending(death: str, job: str, outcome: keeper.Outcome) -> None:

@@ -168,16 +168,40 @@ unsafe extern "C" fn stack_step(argument: *mut c_void) {
     // SAFETY: see `scene`.
     let (scene, crash) = unsafe { scene(argument) };
     let mut from = registers::sp(crash).wrapping_sub(registers::RED_ZONE) & !15;
-    let capacity = STACK_CAPACITY - STACK_BASE_CAPACITY;
     for _ in 0..PAGES_TO_TRY {
-        let copied = copy_memory(scene.box_fd, from, capacity, STACK_AT);
+        let copied = copy_stack(scene.box_fd, from);
         if copied > 0 {
             crash.stack_address = from;
             crash.stack_length = copied;
             return;
         }
-        from = (from & !(PAGE - 1)).wrapping_add(PAGE);
+        from = next_page(from);
     }
+}
+
+fn next_page(address: u64) -> u64 {
+    (address & !(PAGE - 1)).wrapping_add(PAGE)
+}
+
+/// From `from` up to what cannot be read. Linux writes what comes before a bad page; where a system refuses
+/// the whole call instead (qemu-user does), the pages are taken one by one.
+fn copy_stack(box_fd: i32, from: u64) -> u64 {
+    let capacity = STACK_CAPACITY - STACK_BASE_CAPACITY;
+    let at_once = copy_memory(box_fd, from, capacity, STACK_AT);
+    if at_once > 0 {
+        return at_once;
+    }
+    let mut copied = 0;
+    while copied < capacity {
+        let page = from.wrapping_add(copied);
+        let length = next_page(page).wrapping_sub(page).min(capacity - copied);
+        let got = copy_memory(box_fd, page, length, STACK_AT + copied);
+        copied += got;
+        if got < length {
+            break;
+        }
+    }
+    copied
 }
 
 unsafe extern "C" fn maps_step(argument: *mut c_void) {

@@ -8,6 +8,8 @@ use crate::got;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use lastwords_blackbox::layout::EventKind;
+use lastwords_blackbox::live;
 
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create =
@@ -58,6 +60,7 @@ unsafe extern "C" fn create(
     // SAFETY: REAL is set before any slot points here; the mapping is ours and handed to the new thread.
     unsafe {
         let real = core::mem::transmute::<usize, Create>(REAL.load(Ordering::Acquire));
+        live::event(EventKind::ThreadStart, start as *const () as i64, 0, b"");
         let place = libc::mmap(
             ptr::null_mut(),
             SIZE + GUARD,

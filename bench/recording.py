@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.result import Result
 from bench.startup import interval
@@ -38,12 +40,16 @@ def marks(quick: bool) -> list[Result]:
     rounds = 3 if quick else 9
     code = """
 import ctypes, sys, time
+import lastwords
 from lastwords import _native
+numbers = range(200_000)
 class Slot(ctypes.Structure):
     _fields_ = [("index", ctypes.c_long), ("phase", ctypes.c_int), ("key", ctypes.c_char * 16)]
 slot, begin, end, N = Slot(), _native.begin, _native.end, 200_000
 def ours():
     for n in range(N): begin(n, "shard/0001", 1)
+def each():
+    for n in lastwords.each(numbers): pass
 def both():
     for n in range(N): begin(n, "shard/0001", 1); end()
 def peer():
@@ -53,15 +59,17 @@ def empty():
 def cost(f):
     t = time.perf_counter_ns(); f(); return (time.perf_counter_ns() - t) / N
 print(min(cost(ours) for _ in range(9)) - (e := min(cost(empty) for _ in range(9))),
-      min(cost(both) for _ in range(9)) - e, min(cost(peer) for _ in range(9)) - e)
+      min(cost(both) for _ in range(9)) - e, min(cost(peer) for _ in range(9)) - e,
+      min(cost(each) for _ in range(9)) - e)
 """
-    told = [tuple(map(float, recorded(["-c", code]).split())) for _ in range(rounds)]
-    begin, both, peer = (statistics.median(one[n] for one in told) for n in range(3))
+    told = [tuple(map(float, recorded(["-c", code]).stdout.split())) for _ in range(rounds)]
+    begin, both, peer, each = (statistics.median(one[n] for one in told) for n in range(4))
     return [
         Result(
             name="one slot update (peer: three ctypes stores)", ours=begin, peer=peer, unit="ns", limit=1.0
         ),
         Result(name="one item, begin and end (same peer)", ours=both, peer=peer, unit="ns"),
+        Result(name="one item of lastwords.each (same peer)", ours=each, peer=peer, unit="ns"),
     ]
 
 
@@ -79,38 +87,44 @@ def job(name: str, subject: str, size: int, pairs: int) -> Result:
 
 
 def measure(subject: str, size: int, *, even: bool) -> tuple[int, int]:
+    """Nanoseconds of CPU of the job and all its workers: what a busy neighbour does to the clock does not count."""
     words = ["-m", "bench._subjects", subject, str(size)]
     order = [recorded, plain] if even else [plain, recorded]
-    taken = {way: round(float(way(words)) * 1e9) for way in order}
+    taken = {way: round(way(words).cpu * 1e9) for way in order}
     return taken[recorded], taken[plain]
 
 
-def plain(words: list[str]) -> str:
+class Done(NamedTuple):
+    stdout: str
+    cpu: float
+
+
+def plain(words: list[str]) -> Done:
     return _python(words, {})
 
 
-def recorded(words: list[str]) -> str:
+def recorded(words: list[str]) -> Done:
     with tempfile.TemporaryDirectory() as directory:
         return _python(words, {"LASTWORDS": directory})
 
 
-def _python(words: list[str], variables: dict[str, str]) -> str:
+def _python(words: list[str], variables: dict[str, str]) -> Done:
     environment = {name: value for name, value in os.environ.items() if name != "LASTWORDS"} | variables
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, *words], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return done.stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Done(done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def enable(starts: int) -> Result:
-    """A recorded interpreter's start against one that is not, in milliseconds."""
+    """A recorded interpreter's start against one that is not, in milliseconds of CPU."""
     ours: list[float] = []
     peer: list[float] = []
     for _ in range(starts):
         for way, times in ((recorded, ours), (plain, peer)):
-            begun = time.perf_counter()
-            way(["-c", "pass"])
-            times.append((time.perf_counter() - begun) * 1e3)
+            times.append(way(["-c", "pass"]).cpu * 1e3)
     return Result(
         name="a whole start of Python, recorded",
         ours=statistics.median(ours),

@@ -10,13 +10,14 @@ TYPE_CHECKING = False  # as typing has it; importing typing itself would cost ev
 if TYPE_CHECKING:
     from lastwords.diagnosis import Diagnosis
     from lastwords.diagnosis.explain import explain
-    from lastwords.record.items import item
+    from lastwords.record.items import each, item
     from lastwords.record.session import enable
 
-__all__ = ["Diagnosis", "enable", "explain", "item"]
+__all__ = ["Diagnosis", "each", "enable", "explain", "item"]
 
 _HOME_OF = {
     "Diagnosis": "lastwords.diagnosis",
+    "each": "lastwords.record.items",
     "enable": "lastwords.record.session",
     "explain": "lastwords.diagnosis",
     "item": "lastwords.record.items",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastwords.record.items import describe_call
+from lastwords import _native
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,9 @@ from lastwords.record.items import describe_call
         ((5,), {}, "work(5)"),
         ((5, "a.png"), {"size": (2, 3)}, "work(5, 'a.png', size=(2, 3))"),
         (("x" * 100,), {}, f"work('{'x' * 40}…')"),
-        (([0] * 1000,), {}, "work(<list>)"),
+        (([0] * 1000,), {}, "work([… 1000 values])"),
+        (({"a": 1}, object), {}, "work(<dict>, <type>)"),
+        ((10**50, [[[1]]]), {}, "work(<large int>, [[<list>]])"),
         ((1, 2, 3, 4, 5), {}, "work(1, 2, 3, 4, …)"),
     ],
 )
@@ -22,7 +24,7 @@ def test_a_call_is_one_short_line(args, kwargs, text):
         pass
 
     work.__qualname__ = "work"
-    assert describe_call(work, args, kwargs) == text
+    assert _native.describe_call(work, args, kwargs) == text
 
 
 POOL = """
@@ -44,6 +46,21 @@ def test_a_pools_item_is_the_call(record, chunksize, index):
     currents = [box["live"]["current"] for box in ran.boxes()]
     (item,) = [current for current in currents if current]
     assert (item["key"], item["index"], item["phase"]) == ("work(5)", index, "run")
+
+
+def test_each_marks_by_number_and_passes_everything_on(record):
+    ran = record(
+        """
+        import os, lastwords
+        for n, word in enumerate(lastwords.each(iter(["a", "b", "c"]))):
+            print(n, word, flush=True)
+            if word == "c":
+                os.kill(os.getpid(), 9)
+        """
+    )
+    assert ran.stdout == "0 a\n1 b\n2 c\n"
+    live = ran.boxes()[0]["live"]
+    assert (live["current"]["index"], live["items_done"]) == (2, 2)
 
 
 def test_who_killed_whom_is_noted(record):

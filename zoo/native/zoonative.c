@@ -1,7 +1,10 @@
 /* Native deaths for the zoo. Built without frame pointers, as most wheels are, so that only real unwinding
  * finds the way back to Python. Every step on the way is its own function: they must all be named. */
 #define PY_SSIZE_T_CLEAN
+#undef NDEBUG /* Python's own flags switch assertions off */
 #include <Python.h>
+#include <assert.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -76,14 +79,42 @@ static PyObject *impossible_address(PyObject *self, PyObject *args) {
     return PyFloat_FromDouble(follow((const double *)0x00dead0000000000));
 }
 
-STEP static int divide(volatile int by) { return 7 / by + 1; }
+STEP static int divide(volatile int number, volatile int by) { return number / by + 1; }
 
-static PyObject *integer_division(PyObject *self, PyObject *args) { return PyLong_FromLong(divide(0)); }
+static PyObject *integer_division(PyObject *self, PyObject *args) { return PyLong_FromLong(divide(7, 0)); }
+
+/* The one quotient that an int cannot hold. */
+static PyObject *division_overflow(PyObject *self, PyObject *args) {
+    return PyLong_FromLong(divide(INT_MIN, -1));
+}
+
+STEP static void breakpoint_left_in(void) { __asm__ volatile("int3"); }
+
+static PyObject *breakpoint(PyObject *self, PyObject *args) {
+    breakpoint_left_in();
+    Py_RETURN_NONE;
+}
 
 STEP static void check_invariant(void) { abort(); }
 
 static PyObject *native_abort(PyObject *self, PyObject *args) {
     check_invariant();
+    Py_RETURN_NONE;
+}
+
+STEP static void check_rows(volatile long rows) { assert(rows > 0); }
+
+static PyObject *failed_assertion(PyObject *self, PyObject *args) {
+    check_rows(-1);
+    Py_RETURN_NONE;
+}
+
+static const char version[64] = "1.0";
+
+STEP static void set_version(const char *text) { ((volatile char *)text)[0] = '2'; }
+
+static PyObject *write_to_readonly(PyObject *self, PyObject *args) {
+    set_version(version);
     Py_RETURN_NONE;
 }
 
@@ -139,6 +170,10 @@ static PyMethodDef methods[] = {
     {"wild_pointer", wild_pointer, METH_NOARGS, "Follows a pointer that points nowhere."},
     {"impossible_address", impossible_address, METH_NOARGS, "Follows a pointer that no memory can have."},
     {"integer_division", integer_division, METH_NOARGS, "Divides an integer by zero."},
+    {"division_overflow", division_overflow, METH_NOARGS, "Divides the smallest integer by -1."},
+    {"breakpoint", breakpoint, METH_NOARGS, "Runs into a breakpoint without a debugger."},
+    {"failed_assertion", failed_assertion, METH_NOARGS, "Fails an assert()."},
+    {"write_to_readonly", write_to_readonly, METH_NOARGS, "Writes into a constant."},
     {"native_abort", native_abort, METH_NOARGS, "Gives up, as an assertion does."},
     {"stack_overflow", stack_overflow, METH_NOARGS, "Recurses in C until the stack ends."},
     {"stack_overflow_on_c_thread", stack_overflow_on_c_thread, METH_NOARGS, "The same on a thread of its own."},

@@ -63,10 +63,14 @@ pub fn begin_step(key: &[u8], phase: u32) {
 
 /// Between items.
 pub fn rest() {
+    rest_since(clock::monotonic_ns());
+}
+
+fn rest_since(now: u64) {
     publish(|item, _| {
         item.index = NONE;
         item.phase = 0;
-        item.started_ns = clock::monotonic_ns();
+        item.started_ns = now;
         item.key.length = 0;
     });
 }
@@ -101,6 +105,30 @@ fn publish(fill: impl FnOnce(&mut Item, &Item)) {
 
 /// The item is done: into the ring with it, and the process is idle.
 pub fn end() {
+    let now = clock::monotonic_ns();
+    finish_current(now);
+    rest_since(now);
+}
+
+/// The item is done and the next one, known by its number alone, begins: one look at the clock for both.
+pub fn advance(index: i64, phase: u32) -> u64 {
+    let now = clock::monotonic_ns();
+    finish_current(now);
+    publish(|item, _| {
+        item.index = index;
+        item.phase = phase;
+        item.started_ns = now;
+        item.key.length = 0;
+    });
+    let live = live();
+    if !live.is_null() {
+        // SAFETY: mapped for the life of the process.
+        unsafe { (*live).items_begun = (*live).items_begun.wrapping_add(1) };
+    }
+    now
+}
+
+fn finish_current(now: u64) {
     let live = live();
     if live.is_null() {
         return;
@@ -109,18 +137,16 @@ pub fn end() {
     unsafe {
         let published = counter(&raw mut (*live).published).load(Ordering::Relaxed);
         let item = &(*live).current[(published % 2) as usize];
-        if item.index == NONE && item.key.length == 0 {
-            return rest();
+        if item.index != NONE || item.key.length != 0 {
+            finish(item, now);
+            (*live).items_done = (*live).items_done.wrapping_add(1);
         }
-        finish(item);
-        (*live).items_done = (*live).items_done.wrapping_add(1);
     }
-    rest();
 }
 
-fn finish(item: &Item) {
+fn finish(item: &Item, now: u64) {
     let items = section::<Items>(ITEMS_AT);
-    let duration_ns = clock::monotonic_ns().saturating_sub(item.started_ns);
+    let duration_ns = now.saturating_sub(item.started_ns);
     // SAFETY: mapped for the life of the process; the ring index is reduced below its length.
     unsafe {
         let written = counter(&raw mut (*items).written);

@@ -52,8 +52,12 @@ struct Search {
     skip_to: u64,
 }
 
-/// How often the loader had added objects when we last looked at them all.
+/// How often the loader had added and removed objects when we last looked at them all.
 static SEEN_ADDS: AtomicU64 = AtomicU64::new(0);
+static SEEN_SUBS: AtomicU64 = AtomicU64::new(0);
+/// Where the objects lie whose slots were looked at: importing torch loads a hundred modules one by one, and
+/// its largest library has a hundred thousand relocations. An object that finds no place is looked at again.
+static VISITED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 static REDIRECTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Has anything been loaded since `redirect` last ran?
@@ -100,12 +104,42 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
     // SAFETY: the loader's record of a loaded object; `search` is what `redirect` passed.
     unsafe {
         let (info, search) = (&*info, &*search.cast::<Search>());
+        if SEEN_SUBS.swap(info.dlpi_subs, Ordering::Relaxed) != info.dlpi_subs {
+            forget_visits(); // something was unloaded, and its place may be another's now
+        }
         let is_ours = info.dlpi_addr >= search.skip_from && info.dlpi_addr <= search.skip_to;
-        if !is_ours && !is_the_systems(info.dlpi_name) {
+        if first_visit(info.dlpi_addr) && !is_ours && !is_the_systems(info.dlpi_name) {
             visit_object(info, search);
         }
     }
     0
+}
+
+fn forget_visits() {
+    for place in &VISITED {
+        place.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Was the object at this address not looked at before? The main program may lie at zero: it counts as one.
+fn first_visit(address: u64) -> bool {
+    const PROBES: usize = 16;
+    let mark = address | 1;
+    let start = (address >> 12) as usize;
+    for step in 0..PROBES {
+        let Some(place) = VISITED.get((start + step) % VISITED.len()) else {
+            return true;
+        };
+        match place.load(Ordering::Relaxed) {
+            0 => {
+                place.store(mark, Ordering::Relaxed);
+                return true;
+            }
+            known if known == mark => return false,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// The C library and the loader call their own functions directly; the vdso has no tables to write to.

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+mod calls;
 mod marks;
 mod read;
 mod record;
@@ -12,6 +13,7 @@ mod wrappers;
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     record::register(m)?;
     marks::register(m)?;
+    calls::register(m)?;
     wrappers::register(m)?;
     read::register(m)?;
     watch::register(m)?;

@@ -3,16 +3,18 @@
 //! A job's output must be the same with and without lastwords, its tracebacks included. Callables written
 //! in Python would add a line to each; these do not, and cost less as well.
 
-use crate::record::mark_begin;
+use crate::record::{mark_begin, mark_next};
 use lastwords_blackbox::layout::NONE;
 use lastwords_blackbox::live;
 use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyIterator, PyTuple};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 pub(crate) const FETCH: u32 = 1;
 const COLLATE: u32 = 3;
+const RUN: u32 = 5;
 /// A key is shown on one line: that much of an index is kept.
 const KEY_BYTES: usize = 120;
 /// Indices of a batch that are named; the rest are counted.
@@ -154,7 +156,7 @@ impl MarkedDataset {
 pub(crate) struct MarkedIterator {
     iterator: Py<PyAny>,
     on_error: Py<PyAny>,
-    count: std::sync::atomic::AtomicI64,
+    count: AtomicI64,
 }
 
 #[pymethods]
@@ -164,7 +166,7 @@ impl MarkedIterator {
         Self {
             iterator,
             on_error,
-            count: std::sync::atomic::AtomicI64::new(0),
+            count: AtomicI64::new(0),
         }
     }
 
@@ -173,7 +175,7 @@ impl MarkedIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let number = self.count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
         mark_begin(number, b"", FETCH);
         let result = self.iterator.bind(py).call_method0("__next__");
         if let Err(error) = &result {
@@ -181,6 +183,45 @@ impl MarkedIterator {
         }
         live::end();
         result
+    }
+}
+
+/// What `lastwords.each` gives: the items of any iterator, each marked by its number until the next is asked for.
+#[pyclass(module = "lastwords._native", frozen)]
+pub(crate) struct MarkedItems {
+    items: Py<PyIterator>,
+    on_error: Py<PyAny>,
+    count: AtomicI64,
+}
+
+#[pymethods]
+impl MarkedItems {
+    #[new]
+    fn new(items: Py<PyIterator>, on_error: Py<PyAny>) -> Self {
+        Self {
+            items,
+            on_error,
+            count: AtomicI64::new(0),
+        }
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> Option<PyResult<Bound<'py, PyAny>>> {
+        // The item before it stays marked while the next one is made: a source that dies making item 6 is
+        // found "after item 5", and an iterator marks nothing while nobody asks it.
+        let next = self.items.bind(py).clone().next();
+        match &next {
+            Some(Ok(_)) => mark_next(self.count.fetch_add(1, Ordering::Relaxed), RUN),
+            Some(Err(error)) => {
+                tell(py, &self.on_error, error);
+                live::end();
+            }
+            None => live::end(),
+        }
+        next
     }
 }
 
@@ -246,6 +287,7 @@ impl Told {
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<MarkedDataset>()?;
     m.add_class::<MarkedIterator>()?;
+    m.add_class::<MarkedItems>()?;
     m.add_class::<MarkedCall>()?;
     m.add_class::<Told>()?;
     Ok(())

@@ -49,6 +49,12 @@ fn begin(index: Option<i64>, key: Option<&Bound<'_, PyString>>, phase: u32) {
     mark_begin(index.unwrap_or(NONE), &bytes_of(key), phase);
 }
 
+/// One item ends and the next, known by its number alone, begins.
+pub(crate) fn mark_next(index: i64, phase: u32) {
+    let now = live::advance(index, phase);
+    lastwords_handler::refresh_if_due(now);
+}
+
 /// Every item begins here, whoever marks it.
 pub(crate) fn mark_begin(index: i64, key: &[u8], phase: u32) {
     let now = live::begin(index, key, phase);

@@ -6,13 +6,13 @@ from lastwords import _native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 IDLE, FETCH, TRANSFORM, COLLATE, SEND, RUN, LOAD = range(7)
-
-_LONGEST_ARGUMENT = 40
-_MOST_ARGUMENTS = 4
 
 
 class item:  # noqa: N801  # used as `with lastwords.item(...)`
@@ -37,6 +37,13 @@ class item:  # noqa: N801  # used as `with lastwords.item(...)`
         _native.end()
 
 
+def each(items: Iterable[T]) -> Iterator[T]:
+    """The same items, each marked by its number while the loop's body works on it."""
+    from lastwords.record.endings import record_exception
+
+    return _native.MarkedItems(iter(items), record_exception)
+
+
 _last_called: object = None
 
 
@@ -51,34 +58,6 @@ def note_called(function: object) -> None:
         _native.calls(f"{code.co_filename}:{code.co_firstlineno} {code.co_name}")
 
 
-def describe_call(function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
-    """`work(5, path='a.png')`: a call as one short line, whatever its arguments are."""
-    parts = [_short(value) for value in args[:_MOST_ARGUMENTS]]
-    room = _MOST_ARGUMENTS - len(parts)
-    parts += [f"{name}={_short(value)}" for name, value in list(kwargs.items())[:room]]
-    if len(args) + len(kwargs) > len(parts):
-        parts.append("…")
-    return f"{_name(function)}({', '.join(parts)})"
-
-
 def _unwrapped(function: object) -> object:
     inner: object = getattr(function, "func", None)
     return _unwrapped(inner) if callable(inner) else function  # functools.partial
-
-
-def _name(function: object) -> str:
-    function = _unwrapped(function)
-    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
-
-
-def _short(value: object) -> str:
-    """A bounded repr. Large things are named by their type: the repr of a tensor can take seconds."""
-    if isinstance(value, (int, float, bool, type(None))):
-        return repr(value)
-    if isinstance(value, (str, bytes)):
-        text = repr(value[:_LONGEST_ARGUMENT])
-        return text if len(value) <= _LONGEST_ARGUMENT else f"{text[:-1]}…{text[-1]}"
-    if isinstance(value, (tuple, list)) and len(value) <= _MOST_ARGUMENTS:
-        inner = ", ".join(_short(part) for part in value)
-        return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
-    return f"<{type(value).__qualname__}>"

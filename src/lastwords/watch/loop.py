@@ -114,7 +114,7 @@ class Loop:
     def _wait_for_the_last(self) -> None:
         """The pool's workers that die of the same thing, the resource tracker. A daemon lives on, and may."""
         begun = time.monotonic()
-        while len(self._watcher.living):
+        while self._is_recorded and self._watcher.is_anybody_left():
             is_any_dying = any(_is_dying(process) for process in self._watcher.living)
             left = begun + (PATIENCE_WITH_DYING if is_any_dying else PATIENCE) - time.monotonic()
             if left <= 0:

@@ -54,6 +54,16 @@ class Watcher:
         self._take_announcements()
         return [*self._reap(), *self._learn(gone)]
 
+    def is_anybody_left(self) -> bool:
+        """Also an orphan that has only just been forked, and has had no time yet to announce itself."""
+        if len(self.living):
+            return True
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        return True
+
     def never_announced(self) -> list[Ended]:
         """Boxes whose process nobody told us of: the queue was full, or it died first. To be asked at the end."""
         boxes = self._directory.boxes() if self._directory is not None else []

@@ -9,7 +9,7 @@ from typing import Any
 
 from lastwords import _native
 from lastwords.record.endings import record_exception
-from lastwords.record.items import RUN, SEND, describe_call, note_called
+from lastwords.record.items import RUN, SEND, note_called
 
 
 def adapt(module: ModuleType) -> None:
@@ -40,13 +40,13 @@ def _mark(task: Any, process_chunk: Any) -> None:
         task.args = (_each_marked(fn, chunk, task.work_id if len(chunk) == 1 else None),)
     else:
         note_called(task.fn)
-        _native.begin(task.work_id, describe_call(task.fn, task.args, task.kwargs), RUN)
+        _native.begin_call(task.work_id, RUN, task.fn, task.args, task.kwargs)
 
 
 def _each_marked(fn: Any, chunk: Any, index: int | None) -> Iterator[Any]:
     """`index` is the task's number; within a longer chunk only the arguments name the call."""
     for args in chunk:
-        _native.begin(index, describe_call(fn, args, {}), RUN)
+        _native.begin_call(index, RUN, fn, args, None)
         yield args
         _native.end()
 

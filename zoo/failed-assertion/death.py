@@ -1,0 +1,9 @@
+"""An assert() of C code fails."""
+
+from zoo import native
+
+extension = native.load()
+
+
+def die(item: int) -> None:
+    extension.failed_assertion()

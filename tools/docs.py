@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from lastwords import commands
 from lastwords.causes import Cause, all_causes
+from lastwords.commands._group import group
 from lastwords.show.schema import schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,9 +77,9 @@ def command_pages() -> Iterator[tuple[str, str, str]]:
     """Name, one line and page of each command; the page is what `--help` says."""
     # Not the terminal's width: pages must not depend on who makes them.
     context: dict[str, Any] = {"terminal_width": 90, "max_content_width": 90, "color": False}
-    top = click.Context(commands.group, info_name="lastwords", **commands.group.context_settings, **context)
-    for name in commands.group.list_commands(top):
-        command = commands.group.get_command(top, name)
+    top = click.Context(group, info_name="lastwords", **group.context_settings, **context)
+    for name in group.list_commands(top):
+        command = group.get_command(top, name)
         assert command is not None
         with click.Context(command, info_name=name, parent=top, **context) as here:
             text = command.get_help(here)

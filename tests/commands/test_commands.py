@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from lastwords.commands import group
+from lastwords.commands._group import group
 from lastwords.evidence import Item
 from lastwords.evidence.store import Store
 from tests.cases import evidence_of

@@ -60,7 +60,9 @@ def test_a_package_that_is_gone(tmp_path):
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1)']); " + JOB
     done = run(child, LASTWORDS="/anywhere", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (7, "1\nthe job ran\n")
-    assert [line.partition(": No")[0] for line in done.stderr.splitlines()] == ["lastwords: not recording this job"]
+    assert [line.partition(": No")[0] for line in done.stderr.splitlines()] == [
+        "lastwords: not recording this job"
+    ]
 
 
 def test_a_job_that_closes_all_descriptors_keeps_its_files(record, tmp_path):

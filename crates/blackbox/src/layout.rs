@@ -173,6 +173,8 @@ pub enum EventKind {
     Collection = 5,
     Warning = 6,
     Note = 7,
+    /// The process is about to become another program.
+    Exec = 8,
 }
 
 #[repr(C)]

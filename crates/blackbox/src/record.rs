@@ -221,6 +221,7 @@ fn event_kind(kind: u32) -> &'static str {
         4 => "thread_start",
         5 => "collection",
         6 => "warning",
+        8 => "exec",
         _ => "note",
     }
 }

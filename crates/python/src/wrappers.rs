@@ -9,13 +9,16 @@ use pyo3::types::{PyDict, PyTuple};
 #[pyclass(module = "lastwords._native", frozen)]
 pub(crate) struct NotedKill {
     function: Py<PyAny>,
+    of_group: bool,
 }
 
 #[pymethods]
 impl NotedKill {
+    /// `of_group`: the function is `os.killpg`, and its number is a group's. Noted as kill(2) has it: negative.
     #[new]
-    fn new(function: Py<PyAny>) -> Self {
-        Self { function }
+    #[pyo3(signature = (function, of_group=false))]
+    fn new(function: Py<PyAny>, of_group: bool) -> Self {
+        Self { function, of_group }
     }
 
     #[pyo3(signature = (*args, **kwargs))]
@@ -33,6 +36,7 @@ impl NotedKill {
         if let (Ok(target), Ok(signal)) = numbers
             && signal != 0
         {
+            let target = if self.of_group { -target } else { target };
             live::event(EventKind::SentSignal, target, signal, b"");
         }
         self.function.bind(py).call(args, kwargs)
@@ -68,6 +72,39 @@ impl BehindUs {
         let result = self.function.bind(py).call(args, kwargs);
         lastwords_handler::come_back();
         result
+    }
+
+    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        self.function.bind(py).getattr(name)
+    }
+}
+
+/// `os.execv` and `os.execve`: from here on the process is another program, and what it exits with is that
+/// program's affair.
+#[pyclass(module = "lastwords._native", frozen)]
+pub(crate) struct NotedExec {
+    function: Py<PyAny>,
+}
+
+#[pymethods]
+impl NotedExec {
+    #[new]
+    fn new(function: Py<PyAny>) -> Self {
+        Self { function }
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        live::event(EventKind::Exec, 0, 0, b"");
+        let failed = self.function.bind(py).call(args, kwargs);
+        // Only a call that failed returns: it is the same program still.
+        live::event(EventKind::Note, 0, 0, b"exec failed");
+        failed
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -134,6 +171,7 @@ fn note_collection(phase: &str, info: &Bound<'_, PyDict>) -> PyResult<()> {
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<NotedKill>()?;
     m.add_class::<BehindUs>()?;
+    m.add_class::<NotedExec>()?;
     m.add_class::<NotedImport>()?;
     m.add_function(wrap_pyfunction!(note_collection, m)?)?;
     Ok(())

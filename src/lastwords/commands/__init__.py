@@ -1,52 +1,31 @@
 """The command line. Every file here whose name has no underscore in front is a command: it has a `command`.
 
 Commands are imported when they are called, and import what they need inside their functions: `lastwords run`
-must not pay for the renderers before there is something to show.
+must not pay for click before the job has started, nor for the renderers before there is something to show.
 """
 
 from __future__ import annotations
 
-import os
-import pkgutil
-from importlib import import_module
-from pathlib import Path
-
-import click
-
-from lastwords.commands._command import write_examples
-from lastwords.record.home import home as default_home
-
-
-class Collected(click.Group):
-    """A group whose commands are the modules of this package."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        names = (found.name for found in pkgutil.iter_modules(__path__))
-        return sorted(name.replace("_", "-") for name in names if not name.startswith("_"))
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        found = import_module(f"{__name__}.{cmd_name.replace('-', '_')}").command
-        assert isinstance(found, click.Command)
-        return found
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_epilog(ctx, formatter)
-        write_examples(formatter, ("lastwords demo", "lastwords run -- python train.py", "lastwords list"))
-
-
-@click.group(cls=Collected, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--home", metavar="DIR", help="Where deaths are kept. Default: $LASTWORDS_HOME, else the state directory."
-)
-@click.version_option(package_name="lastwords", message="lastwords %(version)s")
-@click.pass_context
-def group(ctx: click.Context, home: str | None) -> None:
-    """Why did my Python worker die?"""
-    ctx.obj = Path(os.path.abspath(os.path.expanduser(home))) if home else Path(default_home())
+import sys
+from collections.abc import Sequence
 
 
 def main() -> None:
+    plain = _plain_run(sys.argv[1:])
+    if plain is not None:
+        from lastwords.commands._job import run_job
+
+        run_job(*plain)
+    from lastwords.commands._group import group
+
     group(prog_name="lastwords")
+
+
+def _plain_run(words: Sequence[str]) -> tuple[str | None, Sequence[str]] | None:
+    """`[--home DIR] run -- CMD…`, as nearly everybody types it; everything else is click's to understand."""
+    home = None
+    if len(words) > 2 and words[0] == "--home":
+        home, words = words[1], words[2:]
+    if len(words) > 2 and words[0] == "run" and words[1] == "--":
+        return home, words[2:]
+    return None

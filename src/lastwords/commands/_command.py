@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import click
+
+from lastwords.commands import _place
 
 
 class Command(click.Command):
@@ -20,8 +21,7 @@ class Command(click.Command):
 
 def program(ctx: click.Context) -> str:
     """How to call us again so that what we just kept or read is found: with `--home` if it was given."""
-    home = ctx.find_root().params.get("home")
-    return f"lastwords --home {shlex.quote(home)}" if home else "lastwords"
+    return _place.program(ctx.find_root().params.get("home"))
 
 
 def write_examples(formatter: click.HelpFormatter, examples: tuple[str, ...]) -> None:

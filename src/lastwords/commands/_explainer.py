@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lastwords.diagnosis import Diagnosis
     from lastwords.evidence import Evidence, OomKills
     from lastwords.watch.ending import Ended
@@ -19,9 +17,10 @@ MOST_PANELS = 10
 
 
 class Explainer:
-    def __init__(self, home: Path, *, quiet: bool) -> None:
+    def __init__(self, home: str, *, quiet: bool, program: str) -> None:
         self._home = home
         self._quiet = quiet
+        self.program = program
         self.ids: list[str] = []
         """Of the deaths that were kept, in order."""
 
@@ -44,17 +43,17 @@ class Explainer:
         from lastwords.show import text
 
         if len(self.ids) <= MOST_PANELS:
-            text.show(diagnosis, stream=sys.stderr)
+            text.show(diagnosis, stream=sys.stderr, program=self.program)
         elif len(self.ids) == MOST_PANELS + 1:
             say(f"more than {MOST_PANELS} deaths in this job: the others are kept, and not shown here")
 
 
-def closing_lines(outcome: Outcome, ids: Sequence[str]) -> list[str]:
-    lines = []
+def closing_lines(outcome: Outcome, explainer: Explainer) -> list[str]:
+    lines, ids = [], explainer.ids
     if outcome.deaths:
         count = len(outcome.deaths)
         then = f"; the job then ended with {outcome.consequences[-1].words}" if outcome.consequences else ""
-        after = f" · next: {_next_command(ids)}" if ids else ""
+        after = f" · next: {explainer.program} {_next_command(ids)}" if ids else ""
         lines.append(f"{count} death{'s' if count > 1 else ''} in this job{then}{after}")
     lines += [f"the box of pid {one.process.pid} is kept: {one.process.box}" for one in outcome.unexplained]
     if outcome.still_running:
@@ -64,7 +63,7 @@ def closing_lines(outcome: Outcome, ids: Sequence[str]) -> list[str]:
 
 
 def _next_command(ids: Sequence[str]) -> str:
-    return f"lastwords show {ids[0]}" if len(ids) == 1 else "lastwords list"
+    return f"show {ids[0]}" if len(ids) == 1 else "list"
 
 
 def say(line: str) -> None:
@@ -80,12 +79,14 @@ def _words(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def _keep(home: Path, ended: Ended, related: Sequence[str]) -> Diagnosis:
+def _keep(home: str, ended: Ended, related: Sequence[str]) -> Diagnosis:
+    from pathlib import Path
+
     from lastwords.diagnosis import diagnose
     from lastwords.evidence.store import Store
 
     evidence = _evidence(ended, related)
-    return diagnose(Store(home).put(evidence, ended.process.box))
+    return diagnose(Store(Path(home)).put(evidence, ended.process.box))
 
 
 def _evidence(ended: Ended, related: Sequence[str]) -> Evidence:

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from lastwords.commands._explainer import Explainer, closing_lines, say
+from lastwords.commands._place import chosen_home, program
 from lastwords.watch.command import CommandRefused, end_as
 from lastwords.watch.run_directory import RunDirectory, RunDirectoryRefused
 from lastwords.watch.runner import run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lastwords.watch.loop import Outcome
 
 
-def run_job(home: Path, words: Sequence[str], *, quiet: bool) -> NoReturn:
-    """Ends this process as the command ended."""
-    directory = _directory(home)
-    explainer = Explainer(home, quiet=quiet)
+def run_job(home: str | None, words: Sequence[str], *, quiet: bool = False) -> NoReturn:
+    """Ends this process as the command ended. `home` is what the user gave, if anything."""
+    place = chosen_home(home)
+    directory = _directory(place)
+    explainer = Explainer(place, quiet=quiet, program=program(home))
     try:
         outcome = run(words, directory, explainer.explain)
     except CommandRefused as refused:
@@ -28,14 +28,14 @@ def run_job(home: Path, words: Sequence[str], *, quiet: bool) -> NoReturn:
         say(str(refused))
         sys.exit(refused.exit_code)
     _close(directory, outcome)
-    for line in closing_lines(outcome, explainer.ids):
+    for line in closing_lines(outcome, explainer):
         say(line)
     end_as(outcome.raw_status)
 
 
-def _directory(home: Path) -> RunDirectory | None:
+def _directory(home: str) -> RunDirectory | None:
     try:
-        return RunDirectory(str(home))
+        return RunDirectory(home)
     except RunDirectoryRefused as refused:
         say(f"not recording this job: {refused}")
         return None

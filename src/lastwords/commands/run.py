@@ -32,4 +32,4 @@ def command(ctx: click.Context, quiet: bool, words: tuple[str, ...]) -> None:
         raise NoCommand
     from lastwords.commands._job import run_job
 
-    run_job(ctx.obj, words, quiet=quiet)
+    run_job(ctx.find_root().params.get("home"), words, quiet=quiet)

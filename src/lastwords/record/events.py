@@ -14,7 +14,9 @@ from lastwords import _native
 
 def watch() -> None:
     # A SIGKILL tells nobody who sent it: the senders tell.
-    for name in ("kill", "killpg"):
-        setattr(os, name, _native.NotedKill(getattr(os, name)))
+    os.kill = _native.NotedKill(os.kill)
+    os.killpg = _native.NotedKill(os.killpg, of_group=True)
+    os.execv = _native.NotedExec(os.execv)
+    os.execve = _native.NotedExec(os.execve)
     _imp.create_dynamic = _native.NotedImport(_imp.create_dynamic)
     gc.callbacks.append(_native.note_collection)

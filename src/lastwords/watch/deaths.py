@@ -171,8 +171,9 @@ def _judge_failure(ended: Ended, state: LastState, history: History) -> Judgemen
         return Judgement(Verdict.DEATH, f"nothing caught {state.fatal.name}")
     if _is_worker(state):
         return Judgement(Verdict.DEATH, f"a worker ended with exit code {ended.status.exit_code}")
-    if state.has_item and not state.exit_said:
-        return Judgement(Verdict.DEATH, "it ended in the middle of an item, without a word")
+    if not state.exit_said and (state.has_item or ended.is_command):
+        # os._exit, or a C library that calls exit(): Python's own end was never reached.
+        return Judgement(Verdict.DEATH, "it ended without a word")
     return Judgement(Verdict.HEALTHY, "sys.exit with a number is the program's own decision")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +77,13 @@ def from_record(record: Mapping[str, Any]) -> LastState:
         crash_signal=_crash_signal(record.get("crash") or {}),
         raised=tuple(_raised(one) for one in record.get("exceptions") or ()),
         sent=tuple(_sent(one) for one in events if one.get("kind") == "sent_signal"),
-        became_another_program=any(one.get("kind") == "exec" for one in events),
+        became_another_program=_became_another_program(events),
     )
+
+
+def _became_another_program(events: Sequence[Mapping[str, Any]]) -> bool:
+    """The last word was an exec. One that failed is followed by a note, and by whatever came after."""
+    return bool(events) and events[-1].get("kind") == "exec"
 
 
 def _has_item(current: Mapping[str, Any]) -> bool:

@@ -236,7 +236,7 @@ def test_a_death_is_explained_and_kept(home: Path) -> None:
     done = run(home, python("import os; os.kill(os.getpid(), 9)"))
     assert done.returncode == -signal.SIGKILL
     assert "was killed by SIGKILL" in done.stderr
-    assert "1 death in this job · next: lastwords show" in done.stderr
+    assert f"1 death in this job · next: lastwords --home {home} show" in done.stderr
     (death,) = deaths(home)
     assert sorted(path.name for path in death.iterdir()) == ["box", "evidence.json"]
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in death.iterdir())
@@ -451,7 +451,7 @@ def test_many_deaths_are_kept_and_ten_are_shown(home: Path) -> None:
     assert done.returncode == 0
     assert done.stderr.count("✗") == 10
     assert done.stderr.count("more than 10 deaths in this job") == 1
-    assert "12 deaths in this job · next: lastwords list" in done.stderr
+    assert f"12 deaths in this job · next: lastwords --home {home} list" in done.stderr
     assert len(deaths(home)) == 12
 
 

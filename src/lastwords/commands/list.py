@@ -17,9 +17,11 @@ from lastwords.commands._command import Command
 def command(ctx: click.Context, as_json: bool) -> None:
     """Lists the deaths that were recorded here, those of one kind together."""
     from lastwords.diagnosis import diagnose
+    from lastwords.evidence import unwatched
     from lastwords.evidence.store import Store
     from lastwords.show import json, listing
 
+    unwatched.take_up(ctx.obj)
     store = Store(ctx.obj)
     diagnoses = [diagnose(evidence) for evidence in store.all()]
     if as_json:

@@ -138,3 +138,10 @@ def test_the_kernel_sees_the_true_fault(record, tmp_path):
     ).stdout  # fmt: skip
     assert died.returncode == -signal.SIGSEGV
     assert "= 1\n" in shown and "0x8" in shown and "sum_values" in shown
+
+
+def test_each_register_says_what_it_points_at(record):
+    pointed = die(record, "null_dereference()").crashed()["pointed"]
+    assert pointed["rsp"]["mapping"] == "[stack]" and len(pointed["rsp"]["bytes"]) == 64
+    assert "zoonative" in pointed["rip"]["mapping"] and pointed["rip"]["offset"] > 0
+    assert "rdi" not in pointed  # null

@@ -151,6 +151,8 @@ impl<'a> BoxReader<'a> {
                     name,
                     Pointed {
                         bytes: hex(&pointed.bytes[..length]),
+                        mapping: None,
+                        offset: None,
                     },
                 )
             })

@@ -290,9 +290,12 @@ fn exception(exception: &Exception) -> ExceptionRecord {
     }
 }
 
+/// What a register points at. The mapping is filled in by whoever reads maps (`lastwords-autopsy`).
 #[derive(Serialize)]
 pub struct Pointed {
     pub bytes: String,
+    pub mapping: Option<String>,
+    pub offset: Option<u64>,
 }
 
 #[derive(Serialize)]

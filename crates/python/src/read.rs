@@ -1,12 +1,13 @@
 //! Reading boxes back, as JSON: one typed boundary, checked on the Python side by msgspec.
 
 use lastwords_autopsy::{
-    Architecture, Autopsy, CoreError, Limits, MinidumpExtra, Region, Registers, Snapshot, autopsy, from_core,
-    minidump, parse_maps,
+    Architecture, Autopsy, CoreError, Limits, Mapping, MinidumpExtra, Region, Registers, Snapshot, autopsy,
+    from_core, minidump, parse_maps,
 };
 use lastwords_blackbox::layout::{ARCHITECTURE_AARCH64, Crash, MAX_REGISTERS};
 use lastwords_blackbox::probe_reader::ProbeReader;
 use lastwords_blackbox::reader::{BoxReader, NotABox};
+use lastwords_blackbox::record::Record;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -40,7 +41,28 @@ fn json<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyB
 #[pyfunction]
 fn read_box(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
     let bytes = read(&path)?;
-    json(py, &open(&bytes)?.record())
+    let reader = open(&bytes)?;
+    let mut record = reader.record();
+    name_mappings(&mut record, &parse_maps(reader.maps().unwrap_or(&[])));
+    json(py, &record)
+}
+
+/// Says of each register's target which file or area it lies in, and how far into it.
+fn name_mappings(record: &mut Record, mappings: &[Mapping]) {
+    let registers = record.crash.as_ref().map(|crash| &crash.registers);
+    for (name, pointed) in &mut record.pointed {
+        let address = registers.and_then(|registers| registers.get(name)).copied();
+        let mapping = address.and_then(|address| mappings.iter().find(|mapping| mapping.contains(address)));
+        if let (Some(address), Some(mapping)) = (address, mapping) {
+            let is_anonymous = mapping.path.is_empty();
+            pointed.mapping = Some(if is_anonymous {
+                "anonymous".to_owned()
+            } else {
+                mapping.path.clone()
+            });
+            pointed.offset = Some(address - mapping.start + mapping.offset);
+        }
+    }
 }
 
 /// The native stack and the faulting instruction; `null` where nothing crashed.

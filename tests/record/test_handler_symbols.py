@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 IN_THE_HANDLER = [
     "__errno_location", "pread", "pread64", "clock_gettime", "close", "fcntl", "fstat", "fstat64", "getpid",
     "getppid", "getuid", "gethostname", "getsockopt", "lseek", "lseek64", "mmap", "mmap64", "mprotect",
-    "munmap", "nanosleep", "open", "open64", "openat", "prctl", "pwrite", "pwrite64", "read", "readlink",
+    "munmap", "nanosleep", "open", "open64", "openat", "prctl", "pwrite", "pwrite64", "read", "readlink", "rename",
     "sigaction", "sigaddset", "sigaltstack", "sigdelset", "sigemptyset", "sigfillset", "pthread_sigmask",
     "strnlen", "syscall", "unlink", "connect", "dup3", "fallocate", "fallocate64", "ftruncate",
     "ftruncate64", "sendmsg", "socket", "memcpy", "memset", "memmove", "memcmp", "strlen", "bcmp",

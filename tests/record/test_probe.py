@@ -43,7 +43,7 @@ def probe(process: subprocess.Popen[str], directory: Path) -> tuple[dict[str, An
     number = json.loads(_native.read_box(box))["identity"]["probe_signal"]
     os.kill(process.pid, number)
     taken = Path(f"{box}.probe")
-    while not (taken.exists() and json.loads(_native.read_probe(taken))["complete"]):
+    while not taken.exists():  # it is renamed to this when it is whole
         os.sched_yield()
     return json.loads(_native.read_probe(taken)), json.loads(_native.autopsy_probe(taken))
 

@@ -104,13 +104,30 @@ unsafe fn lead(signal: i32, me: i32, context: *mut c_void) {
         write_probe(fd, probe);
         PROBE_FD.store(-1, Ordering::Release);
         libc::close(fd);
+        show_probe();
+    }
+}
+
+/// The file's name while it is written, and when it is whole: whoever sees `.probe` sees all of it.
+const UNFINISHED: &[u8] = b".probing";
+const WHOLE: &[u8] = b".probe";
+
+fn probe_path(ending: &[u8]) -> Option<PathBuffer> {
+    let mut path = PathBuffer::new();
+    path.push(recorder::box_path()?);
+    path.push(ending);
+    Some(path)
+}
+
+fn show_probe() {
+    if let (Some(unfinished), Some(whole)) = (probe_path(UNFINISHED), probe_path(WHOLE)) {
+        // SAFETY: both are NUL-terminated.
+        unsafe { libc::rename(unfinished.as_c_str().as_ptr(), whole.as_c_str().as_ptr()) };
     }
 }
 
 fn open_probe() -> Option<i32> {
-    let mut path = PathBuffer::new();
-    path.push(recorder::box_path()?);
-    path.push(b".probe");
+    let path = probe_path(UNFINISHED)?;
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     // SAFETY: the path is NUL-terminated.
     let fd = unsafe { libc::open(path.as_c_str().as_ptr(), flags, 0o600) };

@@ -136,10 +136,10 @@ impl MarkedDataset {
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let value = self.dataset.bind(py).getattr(name)?;
         if name == "__getitems__" && !value.is_none() {
-            let marked = MarkedCall {
+            let marked = Told {
                 function: value.unbind(),
                 on_error: self.on_error.clone_ref(py),
-                phase: FETCH,
+                phase: Some(FETCH),
             };
             return Ok(Bound::new(py, marked)?.into_any());
         }
@@ -225,48 +225,23 @@ impl MarkedItems {
     }
 }
 
-/// A callable whose exceptions are told before they go on; its first argument names the item.
-#[pyclass(module = "lastwords._native", frozen)]
-pub(crate) struct MarkedCall {
-    function: Py<PyAny>,
-    on_error: Py<PyAny>,
-    phase: u32,
-}
-
-#[pymethods]
-impl MarkedCall {
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__<'py>(
-        &self,
-        py: Python<'py>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (number, key) = args
-            .get_item(0)
-            .map_or_else(|_| (NONE, String::new()), |first| index_and_key(&first));
-        mark_begin(number, key.as_bytes(), self.phase);
-        let result = self.function.bind(py).call(args, kwargs);
-        if let Err(error) = &result {
-            tell(py, &self.on_error, error);
-        }
-        live::end();
-        result
-    }
-}
-
-/// A callable whose exceptions are told before they go on, and nothing else.
+/// A callable whose exceptions are told before they go on. With a phase, its first argument is an item.
 #[pyclass(module = "lastwords._native", frozen)]
 pub(crate) struct Told {
     function: Py<PyAny>,
     on_error: Py<PyAny>,
+    phase: Option<u32>,
 }
 
 #[pymethods]
 impl Told {
     #[new]
     fn new(function: Py<PyAny>, on_error: Py<PyAny>) -> Self {
-        Self { function, on_error }
+        Self {
+            function,
+            on_error,
+            phase: None,
+        }
     }
 
     #[pyo3(signature = (*args, **kwargs))]
@@ -276,9 +251,16 @@ impl Told {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if let (Some(phase), Ok(first)) = (self.phase, args.get_item(0)) {
+            let (number, key) = index_and_key(&first);
+            mark_begin(number, key.as_bytes(), phase);
+        }
         let result = self.function.bind(py).call(args, kwargs);
         if let Err(error) = &result {
             tell(py, &self.on_error, error);
+        }
+        if self.phase.is_some() {
+            live::end();
         }
         result
     }
@@ -288,7 +270,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<MarkedDataset>()?;
     m.add_class::<MarkedIterator>()?;
     m.add_class::<MarkedItems>()?;
-    m.add_class::<MarkedCall>()?;
     m.add_class::<Told>()?;
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! lastwords_watch for Python: how processes ended, and what signals came from whom.
 
 use lastwords_watch::cgroup::{self, Version};
+use lastwords_watch::curve::Point;
 use lastwords_watch::pidfd::{self, RawStatus, Refused};
+use lastwords_watch::sampler::Sampler;
 use lastwords_watch::{core_dump, signals, subreaper};
 use pyo3::exceptions::{PyNotImplementedError, PyValueError};
 use pyo3::prelude::*;
@@ -77,7 +79,41 @@ fn leave_no_core() -> PyResult<()> {
     Ok(core_dump::leave_no_core()?)
 }
 
+/// Samples the memory of processes on a thread of its own. Points are (monotonic ns, resident KiB, swap KiB).
+#[pyclass(frozen, module = "lastwords._native")]
+struct MemorySampler(Sampler);
+
+fn triples(points: Vec<Point>) -> Vec<(u64, u64, u64)> {
+    let triple = |point: Point| (point.time_ns, point.resident_kib, point.swap_kib);
+    points.into_iter().map(triple).collect()
+}
+
+#[pymethods]
+impl MemorySampler {
+    #[new]
+    fn new() -> PyResult<Self> {
+        Ok(Self(Sampler::start()?))
+    }
+
+    /// Watches a process from now on; False when it is gone already.
+    #[pyo3(signature = (pid, pidfd = None))]
+    fn add(&self, py: Python<'_>, pid: u32, pidfd: Option<i32>) -> bool {
+        py.detach(|| self.0.add(pid, pidfd))
+    }
+
+    /// What was seen so far, oldest first.
+    fn points(&self, py: Python<'_>, pid: u32) -> Vec<(u64, u64, u64)> {
+        triples(py.detach(|| self.0.points(pid)))
+    }
+
+    /// The same, and looks at it no more.
+    fn remove(&self, py: Python<'_>, pid: u32) -> Vec<(u64, u64, u64)> {
+        triples(py.detach(|| self.0.remove(pid)))
+    }
+}
+
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<MemorySampler>()?;
     m.add_function(wrap_pyfunction!(exit_status, m)?)?;
     m.add_function(wrap_pyfunction!(peek_child, m)?)?;
     m.add_function(wrap_pyfunction!(become_subreaper, m)?)?;

@@ -5,62 +5,68 @@ use lastwords_blackbox::live;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// `os.kill` that leaves a note of whom it killed: SIGKILL itself leaves none.
-#[pyclass(module = "lastwords._native", frozen)]
-pub(crate) struct NotedKill {
-    function: Py<PyAny>,
-    of_group: bool,
+/// What is done before and after the call.
+enum Purpose {
+    /// `os.kill` and `os.killpg`: SIGKILL tells nobody who sent it, so the sender leaves a note. A group's
+    /// number is noted as kill(2) has it: negative.
+    Kill { of_group: bool },
+    /// Installs or removes signal handlers: it finds those before us, and we step in front again.
+    BehindUs,
+    /// `os.execv` and `os.execve`: from here on the process is another program, whose exit is its own affair.
+    Exec,
+    /// `_imp.create_dynamic`, which loads every extension module: what it loads is noted, and covered.
+    Import,
 }
 
-#[pymethods]
-impl NotedKill {
-    /// `of_group`: the function is `os.killpg`, and its number is a group's. Noted as kill(2) has it: negative.
-    #[new]
-    #[pyo3(signature = (function, of_group=false))]
-    fn new(function: Py<PyAny>, of_group: bool) -> Self {
-        Self { function, of_group }
-    }
+/// A function of Python's, called as it was, with something of ours around it.
+#[pyclass(module = "lastwords._native", frozen)]
+pub(crate) struct Around {
+    function: Py<PyAny>,
+    purpose: Purpose,
+}
 
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__<'py>(
-        &self,
-        py: Python<'py>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let numbers = (
-            args.get_item(0).and_then(|target| target.extract::<i64>()),
-            args.get_item(1).and_then(|signal| signal.extract::<i64>()),
-        );
-        // Before the call: after a kill of oneself there is no later. Signal 0 only asks.
-        if let (Ok(target), Ok(signal)) = numbers
-            && signal != 0
-        {
-            let target = if self.of_group { -target } else { target };
-            live::event(EventKind::SentSignal, target, signal, b"");
+impl Around {
+    fn before(&self, args: &Bound<'_, PyTuple>) {
+        match self.purpose {
+            Purpose::Kill { of_group } => note_kill(args, of_group),
+            Purpose::BehindUs => lastwords_handler::stand_aside(),
+            Purpose::Exec => live::event(EventKind::Exec, 0, 0, b""),
+            Purpose::Import => note_import(args),
         }
-        self.function.bind(py).call(args, kwargs)
     }
 
-    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.function.bind(py).getattr(name)
+    fn after(&self) {
+        match self.purpose {
+            Purpose::Kill { .. } => {}
+            Purpose::BehindUs => lastwords_handler::come_back(),
+            // Only a call that failed returns: it is the same program still.
+            Purpose::Exec => live::event(EventKind::Note, 0, 0, b"exec failed"),
+            Purpose::Import => lastwords_handler::refresh(),
+        }
     }
 }
 
-/// A function that installs or removes signal handlers, made to do so behind ours: whoever it finds there is
-/// the handler before us, and we step in front again afterwards.
-#[pyclass(module = "lastwords._native", frozen)]
-pub(crate) struct BehindUs {
-    function: Py<PyAny>,
+/// Before the call: after a kill of oneself there is no later. Signal 0 only asks.
+fn note_kill(args: &Bound<'_, PyTuple>, of_group: bool) {
+    let number = |place: usize| args.get_item(place).and_then(|value| value.extract::<i64>());
+    if let (Ok(target), Ok(signal)) = (number(0), number(1))
+        && signal != 0
+    {
+        let target = if of_group { -target } else { target };
+        live::event(EventKind::SentSignal, target, signal, b"");
+    }
+}
+
+/// Before the load: an initialiser that crashes is the event of interest.
+fn note_import(args: &Bound<'_, PyTuple>) {
+    let name = args.get_item(0).and_then(|spec| spec.getattr("name"));
+    if let Ok(name) = name.and_then(|name| name.extract::<String>()) {
+        live::event(EventKind::NativeImport, 0, 0, name.as_bytes());
+    }
 }
 
 #[pymethods]
-impl BehindUs {
-    #[new]
-    fn new(function: Py<PyAny>) -> Self {
-        Self { function }
-    }
-
+impl Around {
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__<'py>(
         &self,
@@ -68,9 +74,9 @@ impl BehindUs {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        lastwords_handler::stand_aside();
+        self.before(args);
         let result = self.function.bind(py).call(args, kwargs);
-        lastwords_handler::come_back();
+        self.after();
         result
     }
 
@@ -79,71 +85,36 @@ impl BehindUs {
     }
 }
 
-/// `os.execv` and `os.execve`: from here on the process is another program, and what it exits with is that
-/// program's affair.
-#[pyclass(module = "lastwords._native", frozen)]
-pub(crate) struct NotedExec {
-    function: Py<PyAny>,
-}
-
-#[pymethods]
-impl NotedExec {
-    #[new]
-    fn new(function: Py<PyAny>) -> Self {
-        Self { function }
-    }
-
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__<'py>(
-        &self,
-        py: Python<'py>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        live::event(EventKind::Exec, 0, 0, b"");
-        let failed = self.function.bind(py).call(args, kwargs);
-        // Only a call that failed returns: it is the same program still.
-        live::event(EventKind::Note, 0, 0, b"exec failed");
-        failed
-    }
-
-    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.function.bind(py).getattr(name)
+#[pyfunction]
+#[pyo3(signature = (function, *, of_group=false))]
+fn noted_kill(function: Py<PyAny>, of_group: bool) -> Around {
+    Around {
+        function,
+        purpose: Purpose::Kill { of_group },
     }
 }
 
-/// `_imp.create_dynamic`, which loads every extension module: what it loads is noted, and covered.
-#[pyclass(module = "lastwords._native", frozen)]
-pub(crate) struct NotedImport {
-    function: Py<PyAny>,
+#[pyfunction]
+fn behind_us(function: Py<PyAny>) -> Around {
+    Around {
+        function,
+        purpose: Purpose::BehindUs,
+    }
 }
 
-#[pymethods]
-impl NotedImport {
-    #[new]
-    fn new(function: Py<PyAny>) -> Self {
-        Self { function }
+#[pyfunction]
+fn noted_exec(function: Py<PyAny>) -> Around {
+    Around {
+        function,
+        purpose: Purpose::Exec,
     }
+}
 
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__<'py>(
-        &self,
-        py: Python<'py>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let name = args.get_item(0).and_then(|spec| spec.getattr("name"));
-        // Before the load: an initialiser that crashes is the event of interest.
-        if let Ok(name) = name.and_then(|name| name.extract::<String>()) {
-            live::event(EventKind::NativeImport, 0, 0, name.as_bytes());
-        }
-        let result = self.function.bind(py).call(args, kwargs);
-        lastwords_handler::refresh();
-        result
-    }
-
-    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.function.bind(py).getattr(name)
+#[pyfunction]
+fn noted_import(function: Py<PyAny>) -> Around {
+    Around {
+        function,
+        purpose: Purpose::Import,
     }
 }
 
@@ -169,10 +140,11 @@ fn note_collection(phase: &str, info: &Bound<'_, PyDict>) -> PyResult<()> {
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<NotedKill>()?;
-    m.add_class::<BehindUs>()?;
-    m.add_class::<NotedExec>()?;
-    m.add_class::<NotedImport>()?;
+    m.add_class::<Around>()?;
+    m.add_function(wrap_pyfunction!(noted_kill, m)?)?;
+    m.add_function(wrap_pyfunction!(behind_us, m)?)?;
+    m.add_function(wrap_pyfunction!(noted_exec, m)?)?;
+    m.add_function(wrap_pyfunction!(noted_import, m)?)?;
     m.add_function(wrap_pyfunction!(note_collection, m)?)?;
     Ok(())
 }

@@ -14,9 +14,9 @@ from lastwords import _native
 
 def watch() -> None:
     # A SIGKILL tells nobody who sent it: the senders tell.
-    os.kill = _native.NotedKill(os.kill)
-    os.killpg = _native.NotedKill(os.killpg, of_group=True)
-    os.execv = _native.NotedExec(os.execv)
-    os.execve = _native.NotedExec(os.execve)
-    _imp.create_dynamic = _native.NotedImport(_imp.create_dynamic)
+    os.kill = _native.noted_kill(os.kill)
+    os.killpg = _native.noted_kill(os.killpg, of_group=True)
+    os.execv = _native.noted_exec(os.execv)
+    os.execve = _native.noted_exec(os.execve)
+    _imp.create_dynamic = _native.noted_import(_imp.create_dynamic)
     gc.callbacks.append(_native.note_collection)

@@ -16,4 +16,4 @@ from lastwords import _native
 
 def stay_in_front() -> None:
     for module, name in ((faulthandler, "enable"), (faulthandler, "disable"), (_signal, "signal")):
-        setattr(module, name, _native.BehindUs(getattr(module, name)))
+        setattr(module, name, _native.behind_us(getattr(module, name)))

@@ -11,7 +11,7 @@ from lastwords import _native
 
 
 def adapt(module: ModuleType) -> None:
-    install = _native.BehindUs(module._set_worker_signal_handlers)
+    install = _native.behind_us(module._set_worker_signal_handlers)
 
     def _set_worker_signal_handlers() -> None:
         _native.describe(role="DataLoader worker")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lastwords import causes
-from lastwords.causes import Cause, all_causes, cause_named, words
+from lastwords.causes import Cause, all_causes, cause_named, not_loaded, words
 from lastwords.diagnosis import CLAIMED, LISTED, diagnose
 from lastwords.evidence import Evidence
 from tests.cases import diagnosis_of, evidence_of, names
@@ -194,3 +194,19 @@ def test_a_death_that_is_not_kept_is_not_offered_for_show():
 
 def test_listed_is_below_claimed():
     assert 0 < LISTED < CLAIMED
+
+
+def test_every_file_loads():
+    assert not_loaded() == ()
+
+
+def test_a_broken_file_is_a_note_and_the_others_stay(tmp_path, monkeypatch):
+    (tmp_path / "broken_cause.py").write_text("raise RuntimeError('half written')")
+    monkeypatch.setattr(causes, "__path__", [*causes.__path__, str(tmp_path)])
+    causes._collected.cache_clear()
+    try:
+        assert not_loaded() == ("broken_cause: RuntimeError: half written",)
+        assert len(all_causes()) > 10
+        assert "half written" in " ".join(diagnose(evidence_of("null-dereference")).notes)
+    finally:
+        causes._collected.cache_clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lastwords.causes import Cause, Term, all_causes
+from lastwords.causes import Cause, Term, all_causes, not_loaded
 from lastwords.diagnosis.confidence import CLAIMED, confidence
 from lastwords.diagnosis.contradictions import contradictions
 from lastwords.diagnosis.model import Diagnosis, Verdict
@@ -16,7 +16,7 @@ CLOSER_CAUSE = -3.0
 
 
 def diagnose(evidence: Evidence, causes: Sequence[Cause] | None = None) -> Diagnosis:
-    notes: list[str] = []
+    notes = list(not_loaded()) if causes is None else []
     judged = _judge(evidence, all_causes() if causes is None else causes, notes)
     verdicts = _verdicts(evidence, judged, notes)
     ranked = tuple(sorted(verdicts, key=lambda verdict: (-verdict.confidence, verdict.id)))

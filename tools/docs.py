@@ -62,8 +62,14 @@ Decided by: {", ".join(f"`{need}`" for need in cause.needs)}.
 
 
 def animals(heading: str, names: tuple[str, ...]) -> str:
-    links = ", ".join(f"[{name}](../../zoo/{name}/death.py)" for name in names)
+    links = ", ".join(f"[{name}]({place(name)})" for name in names)
     return f"- {heading}: {links or 'none yet'}"
+
+
+def place(name: str) -> str:
+    """`text:NAME` is a file of texts, any other name an animal of the zoo."""
+    kind, _, stem = name.partition(":")
+    return f"../../tests/corpus/texts/{stem}.txt" if kind == "text" and stem else f"../../zoo/{name}/death.py"
 
 
 def command_index(named: list[tuple[str, str]]) -> str:

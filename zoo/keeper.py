@@ -40,11 +40,17 @@ def expected(death: str) -> dict[str, Any]:
 
 def missing(death: str) -> str | None:
     """What this machine lacks for that death, or None."""
-    for need in expected(death).get("needs", ()):
-        if need == "cc" and (lack := native.missing()):
-            return f"needs {lack}"
-        if need == "x86_64" and platform.machine() != "x86_64":
-            return f"needs x86-64, this is {platform.machine()}"
+    lacks = (_lack(need) for need in expected(death).get("needs", ()))
+    return next((f"needs {lack}" for lack in lacks if lack), None)
+
+
+def _lack(need: str) -> str | None:
+    if need in ("cc", "c++"):
+        return native.missing("zoonative" if need == "cc" else "zoothrows")
+    if need == "x86_64" and platform.machine() != "x86_64":
+        return f"x86-64, this is {platform.machine()}"
+    if need == "unguarded-recursion" and sys.version_info >= (3, 12):
+        return "Python 3.11 or older: later ones count recursion in C, whatever the limit is"
     return None
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from lastwords import causes
 from lastwords.causes import Cause, all_causes, cause_named, not_loaded, words
-from lastwords.diagnosis import CLAIMED, LISTED, diagnose
+from lastwords.diagnosis import CLAIMED, LISTED, diagnose, explain
 from lastwords.evidence import Evidence
 from tests.cases import diagnosis_of, evidence_of, names
+from tests.corpus import of_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -150,7 +151,32 @@ def test_it_has_animals(cause: Cause):
     assert cause.zoo or cause.id == "unknown"
     assert cause.near_misses
     for name in (*cause.zoo, *cause.near_misses):
-        assert (ROOT / "zoo" / name / "death.py").is_file()
+        assert (ROOT / "zoo" / name / "death.py").is_file() or name in names() or texts(name)
+
+
+def texts(name: str) -> list[str]:
+    """`text:some-cause` names the texts of tests/corpus that have this cause."""
+    kind, _, stem = name.partition(":")
+    return [case.log for case in of_file(stem)] if kind == "text" and stem else []
+
+
+@every_cause
+def test_it_explains_its_texts(cause: Cause):
+    for log in (log for name in cause.zoo for log in texts(name)):
+        best = explain(log).best
+        assert best is not None
+        assert best.reasons_for
+        assert best.steps, "a cause without a fix helps nobody"
+        assert best.sentence.endswith((".", "!"))
+
+
+@every_cause
+def test_it_does_not_claim_texts_that_look_alike(cause: Cause):
+    for name in cause.near_misses:
+        for log in texts(name):
+            best = explain(log).best
+            assert best is not None
+            assert best.id != cause.id, log
 
 
 @pytest.mark.parametrize(("cause", "name"), kept("zoo"), ids=str)

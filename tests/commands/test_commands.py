@@ -24,9 +24,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def lastwords(*words: str, home: Path | None = None) -> Result:
+def lastwords(*words: str, home: Path | None = None, stdin: str | None = None) -> Result:
     at = ["--home", str(home)] if home else []
-    result = CliRunner().invoke(group, [*at, *words], prog_name="lastwords", env={"COLUMNS": "80"})
+    result = CliRunner().invoke(
+        group, [*at, *words], prog_name="lastwords", env={"COLUMNS": "80"}, input=stdin
+    )
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     return result
 
@@ -125,16 +127,29 @@ class TestExplain:
         assert result.stderr.startswith("lastwords: not a lastwords black box: ")
         assert len(result.stderr.splitlines()) == 1
 
-    def test_log_text_is_said_to_come_later(self, tmp_path: Path):
+    def test_a_log_is_explained(self, tmp_path: Path):
+        (tmp_path / "job.log").write_text("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0)")
+        result = lastwords("explain", str(tmp_path / "job.log"))
+        assert result.exit_code == 0
+        assert "gpu-out-of-memory" in result.stdout
+        assert "job.log, line 1" in result.stdout
+
+    def test_a_log_that_leaves_it_open_ends_with_1(self, tmp_path: Path):
         (tmp_path / "job.log").write_text(
             "RuntimeError: DataLoader worker (pid 1) is killed by signal: Killed."
         )
-        assert "log text cannot be read yet" in lastwords("explain", str(tmp_path / "job.log")).stderr
+        result = lastwords("explain", "--json", str(tmp_path / "job.log"))
+        assert result.exit_code == 1
+        found = json.loads(result.stdout)
+        assert {"out-of-memory", "external-kill"} <= {cause["id"] for cause in found["causes"]}
+        assert all(cause["confidence"] < 0.5 for cause in found["causes"])
+        assert found["missing"]
 
-    def test_standard_input_is_said_to_come_later(self):
-        result = lastwords("explain", "-")
-        assert result.exit_code == 2
-        assert "cannot be read yet" in result.stderr
+    @pytest.mark.parametrize("text", ["", "all is well\n" * 10])
+    def test_text_without_a_death_is_not_enough_evidence(self, text: str):
+        result = lastwords("explain", "-", stdin=text)
+        assert result.exit_code == 1
+        assert "not enough evidence" in result.stdout
 
     def test_json_is_utf8_whatever_the_terminal_is(self, home: Path):
         death = keep(home, "abort", item=Item(source="test", key="数据/5"))
@@ -196,7 +211,7 @@ class TestShowAndList:
         keep(home, "abort", time=1.0)
         keep(home, "wild-pointer", time=2.0)
         found = json.loads(lastwords("list", "--json", home=home).stdout)
-        assert [one["causes"][0]["id"] for one in found] == ["wild-pointer", "native-bug"]
+        assert [one["causes"][0]["id"] for one in found] == ["wild-pointer", "native-abort"]
 
     def test_an_empty_home(self, home: Path):
         assert "Nothing has died here" in lastwords("list", home=home).stdout

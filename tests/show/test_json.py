@@ -24,6 +24,8 @@ TOP = {
     "contradictions",
     "missing",
     "signature",
+    "hang",
+    "machine",
 }
 DEATH = {
     "id",
@@ -103,7 +105,7 @@ def test_causes_are_ranked():
 
 def test_many_are_an_array():
     found = json.loads(show_json.render_all([diagnosis_of("abort"), diagnosis_of("wild-pointer")]))
-    assert [one["causes"][0]["id"] for one in found] == ["native-bug", "wild-pointer"]
+    assert [one["causes"][0]["id"] for one in found] == ["native-abort", "wild-pointer"]
     assert json.loads(show_json.render_all([])) == []
 
 

@@ -121,7 +121,7 @@ STEP static double run_large(struct large_decoder *decoder) { return decoder->de
 
 static PyObject *use_after_free_large(PyObject *self, PyObject *args) {
     block = calloc(1, sizeof(struct large_decoder));
-    void *volatile after = malloc(64); /* else the freed block melts into the rest of the heap */
+    void *volatile after = malloc(4096); /* else the freed block melts into the rest of the heap */
     release();
     double result = run_large(block);
     free(after);

@@ -88,6 +88,19 @@ static PyObject *division_overflow(PyObject *self, PyObject *args) {
     return PyLong_FromLong(divide(INT_MIN, -1));
 }
 
+/* What a compiler makes of a loop over floats that it was told are aligned. */
+STEP static void add_aligned(const char *values) {
+#ifdef __x86_64__
+    __asm__ volatile("movaps (%0), %%xmm0" : : "r"(values) : "xmm0");
+#endif
+}
+
+static PyObject *misaligned_vector(PyObject *self, PyObject *args) {
+    static char values[64] __attribute__((aligned(16)));
+    add_aligned(values + 4);
+    Py_RETURN_NONE;
+}
+
 STEP static void breakpoint_left_in(void) { __asm__ volatile("int3"); }
 
 static PyObject *breakpoint(PyObject *self, PyObject *args) {
@@ -138,6 +151,15 @@ static void *follow_null_on_thread(void *unused) {
     return sink > 0 ? unused : NULL;
 }
 
+/* A thousand rounds of 2 KiB: nothing for a stack of the usual size. */
+STEP static long walk_tree(volatile long depth) {
+    volatile char room[2 << 10];
+    room[depth % sizeof room] = (char)depth;
+    return depth < 1000 ? walk_tree(depth + 1) + room[0] : 0;
+}
+
+static PyObject *deep_tree(PyObject *self, PyObject *args) { return PyLong_FromLong(walk_tree(0)); }
+
 /* Threads that Python knows nothing of. */
 static PyObject *on_c_threads(void *(*body)(void *), int count) {
     pthread_t threads[16];
@@ -174,6 +196,8 @@ static PyMethodDef methods[] = {
     {"breakpoint", breakpoint, METH_NOARGS, "Runs into a breakpoint without a debugger."},
     {"failed_assertion", failed_assertion, METH_NOARGS, "Fails an assert()."},
     {"write_to_readonly", write_to_readonly, METH_NOARGS, "Writes into a constant."},
+    {"deep_tree", deep_tree, METH_NOARGS, "Needs two megabytes of stack."},
+    {"misaligned_vector", misaligned_vector, METH_NOARGS, "Loads a vector from an address that is not aligned."},
     {"native_abort", native_abort, METH_NOARGS, "Gives up, as an assertion does."},
     {"stack_overflow", stack_overflow, METH_NOARGS, "Recurses in C until the stack ends."},
     {"stack_overflow_on_c_thread", stack_overflow_on_c_thread, METH_NOARGS, "The same on a thread of its own."},

@@ -1,6 +1,6 @@
 //! lastwords_watch for Python: how processes ended, and what signals came from whom.
 
-use lastwords_watch::cgroup::{self, Version};
+use lastwords_watch::cgroup::{self, OomKills, Version};
 use lastwords_watch::curve::Point;
 use lastwords_watch::pidfd::{self, RawStatus, Refused};
 use lastwords_watch::sampler::Sampler;
@@ -45,21 +45,35 @@ fn signal_descriptor(signals: Vec<i32>) -> PyResult<i32> {
 /// (directory, cgroup version, kills so far) for the memory group of a process and each one above it.
 #[pyfunction]
 fn oom_kills(py: Python<'_>, pid: u32) -> Vec<(String, u8, u64)> {
-    let found = py.detach(|| cgroup::oom_kills(pid));
-    let number = |version| match version {
+    counters(py.detach(|| cgroup::oom_kills(pid)))
+}
+
+fn counters(found: Vec<OomKills>) -> Vec<(String, u8, u64)> {
+    let named = |entry: OomKills| {
+        (
+            entry.group.to_string_lossy().into_owned(),
+            number(entry.version),
+            entry.count,
+        )
+    };
+    found.into_iter().map(named).collect()
+}
+
+fn number(version: Version) -> u8 {
+    match version {
         Version::V1 => 1,
         Version::V2 => 2,
+    }
+}
+
+/// (directory, cgroup version) of the groups a process is in for a controller, its own first.
+#[pyfunction]
+fn control_groups(py: Python<'_>, pid: u32, controller: &str) -> Vec<(String, u8)> {
+    let found = py.detach(|| cgroup::groups(pid, controller));
+    let named = |(group, version): (std::path::PathBuf, Version)| {
+        (group.to_string_lossy().into_owned(), number(version))
     };
-    found
-        .into_iter()
-        .map(|entry| {
-            (
-                entry.group.to_string_lossy().into_owned(),
-                number(entry.version),
-                entry.count,
-            )
-        })
-        .collect()
+    found.into_iter().map(named).collect()
 }
 
 /// The counter of one group that `oom_kills` named; None when it cannot be read any more.
@@ -101,12 +115,33 @@ impl MemorySampler {
         py.detach(|| self.0.add(pid, pidfd))
     }
 
+    /// A descriptor that is readable when there are alarms.
+    fn bell(&self) -> i32 {
+        self.0.bell()
+    }
+
+    /// Processes that are about to reach their memory limit, since this was last asked.
+    fn alarms(&self, py: Python<'_>) -> Vec<u32> {
+        py.detach(|| self.0.alarms())
+    }
+
     /// What was seen so far, oldest first.
     fn points(&self, py: Python<'_>, pid: u32) -> Vec<(u64, u64, u64)> {
         triples(py.detach(|| self.0.points(pid)))
     }
 
-    /// The same, and looks at it no more.
+    /// (descriptors, threads) when that was last asked; None where nobody knows.
+    fn counts(&self, py: Python<'_>, pid: u32) -> (Option<u64>, Option<u64>) {
+        let found = py.detach(|| self.0.counts(pid));
+        (found.descriptors, found.threads)
+    }
+
+    /// Like `oom_kills`, for the groups that it was moved to since it is watched; None: it stayed where it was.
+    fn moved(&self, py: Python<'_>, pid: u32) -> Option<Vec<(String, u8, u64)>> {
+        py.detach(|| self.0.moved(pid)).map(counters)
+    }
+
+    /// The same as `points`, and looks at it no more.
     fn remove(&self, py: Python<'_>, pid: u32) -> Vec<(u64, u64, u64)> {
         triples(py.detach(|| self.0.remove(pid)))
     }
@@ -120,5 +155,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(signal_descriptor, m)?)?;
     m.add_function(wrap_pyfunction!(oom_kills, m)?)?;
     m.add_function(wrap_pyfunction!(oom_kills_in, m)?)?;
+    m.add_function(wrap_pyfunction!(control_groups, m)?)?;
     m.add_function(wrap_pyfunction!(leave_no_core, m)?)
 }

@@ -20,6 +20,13 @@ pub enum Version {
 }
 
 impl Version {
+    fn limit_file(self) -> &'static str {
+        match self {
+            Self::V1 => "memory.limit_in_bytes",
+            Self::V2 => "memory.max",
+        }
+    }
+
     fn counter_file(self) -> &'static str {
         match self {
             Self::V1 => "memory.oom_control",
@@ -38,12 +45,51 @@ pub struct OomKills {
 
 /// The counters of the process's own group first, then of each group above it. Empty: none can be read.
 pub fn oom_kills(pid: u32) -> Vec<OomKills> {
-    let membership = read_text(Path::new(&format!("/proc/{pid}/cgroup")), CGROUP_FILE_LIMIT);
+    oom_kills_of(&membership(pid).unwrap_or_default())
+}
+
+/// What /proc says of the groups of a process, for `oom_kills_of`. On version 1 a dead one is in none.
+pub fn membership(pid: u32) -> Option<String> {
+    read_text(Path::new(&format!("/proc/{pid}/cgroup")), CGROUP_FILE_LIMIT)
+}
+
+pub fn oom_kills_of(membership: &str) -> Vec<OomKills> {
+    let with_count = |(group, version): (PathBuf, Version)| {
+        let count = count_in(&group, version)?;
+        Some(OomKills {
+            group,
+            version,
+            count,
+        })
+    };
+    groups_of(membership, "memory")
+        .into_iter()
+        .filter_map(with_count)
+        .collect()
+}
+
+/// The directories of the groups that a process is in for `controller`, its own first, then those above it. For
+/// version 2 they are the same for all controllers, whether or not this one is switched on there.
+pub fn groups(pid: u32, controller: &str) -> Vec<(PathBuf, Version)> {
+    groups_of(&membership(pid).unwrap_or_default(), controller)
+}
+
+/// The memory limits of these groups in bytes, where they have one (`max` is none).
+pub fn memory_limits(membership: &str) -> Vec<(PathBuf, u64)> {
+    let with_limit = |(group, version): (PathBuf, Version)| {
+        let text = read_text(&group.join(version.limit_file()), COUNTER_FILE_LIMIT)?;
+        let limit = text.trim().parse().ok()?;
+        Some((group, limit))
+    };
+    groups_of(membership, "memory")
+        .into_iter()
+        .filter_map(with_limit)
+        .collect()
+}
+
+fn groups_of(membership: &str, controller: &str) -> Vec<(PathBuf, Version)> {
     let mounts = read_text(Path::new("/proc/self/mountinfo"), MOUNTS_LIMIT);
-    match (membership, mounts) {
-        (Some(membership), Some(mounts)) => counters(&membership, &mounts),
-        _ => Vec::new(),
-    }
+    directories(membership, &mounts.unwrap_or_default(), controller)
 }
 
 /// The counter of one group, asked again: after a death its process has no group any more.
@@ -52,20 +98,11 @@ pub fn count_in(group: &Path, version: Version) -> Option<u64> {
     text.as_deref().and_then(oom_kill_count)
 }
 
-fn counters(membership: &str, mounts: &str) -> Vec<OomKills> {
+fn directories(membership: &str, mounts: &str, controller: &str) -> Vec<(PathBuf, Version)> {
     let mut found = Vec::new();
-    for (version, group) in memory_groups(membership) {
-        let Some(mount) = memory_mount(mounts, version) else {
-            continue;
-        };
-        for directory in levels(&mount, group) {
-            if let Some(count) = count_in(&directory, version) {
-                found.push(OomKills {
-                    group: directory,
-                    version,
-                    count,
-                });
-            }
+    for (version, group) in memberships(membership, controller) {
+        if let Some(mount) = mount_of(mounts, version, controller) {
+            found.extend(levels(&mount, group).into_iter().map(|level| (level, version)));
         }
     }
     found
@@ -73,11 +110,11 @@ fn counters(membership: &str, mounts: &str) -> Vec<OomKills> {
 
 /// Lines of /proc/PID/cgroup are `number:controllers:path`; version 2 is `0::path`. The path may itself
 /// hold colons.
-fn memory_groups(membership: &str) -> impl Iterator<Item = (Version, &str)> {
-    membership.lines().filter_map(|line| {
+fn memberships<'a>(membership: &'a str, controller: &'a str) -> impl Iterator<Item = (Version, &'a str)> {
+    membership.lines().filter_map(move |line| {
         let mut parts = line.splitn(3, ':');
         let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        if controllers.split(',').any(|name| name == "memory") {
+        if controllers.split(',').any(|name| name == controller) {
             Some((Version::V1, path))
         } else {
             (number == "0" && controllers.is_empty()).then_some((Version::V2, path))
@@ -92,13 +129,13 @@ struct Mount {
 }
 
 /// Lines of mountinfo: `id parent device root point options [optional…] - type source super-options`.
-fn memory_mount(mounts: &str, version: Version) -> Option<Mount> {
+fn mount_of(mounts: &str, version: Version, controller: &str) -> Option<Mount> {
     mounts.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
         let (file_system, options) = (kind.next()?, kind.nth(1)?);
         let wanted = match version {
-            Version::V1 => file_system == "cgroup" && options.split(',').any(|name| name == "memory"),
+            Version::V1 => file_system == "cgroup" && options.split(',').any(|name| name == controller),
             Version::V2 => file_system == "cgroup2",
         };
         let mut place = place.split(' ').skip(3);
@@ -159,19 +196,26 @@ mod tests {
     #[test]
     fn both_versions_are_found_in_one_file() {
         let text = "5:cpu,memory:/job:7\n1:cpuset:/\n0::/user.slice/a\n";
-        let groups: Vec<_> = memory_groups(text).collect();
+        let groups: Vec<_> = memberships(text, "memory").collect();
         assert_eq!(groups, [(Version::V1, "/job:7"), (Version::V2, "/user.slice/a")]);
     }
 
     #[test]
     fn broken_lines_are_passed_over() {
-        assert_eq!(memory_groups("\n:\n0:\nmemory\n::::\n").count(), 0);
-        assert!(memory_mount("\n - \n1 2 - cgroup2\na b c d e - cgroup2 x y\n", Version::V1).is_none());
+        assert_eq!(memberships("\n:\n0:\nmemory\n::::\n", "memory").count(), 0);
+        assert!(
+            mount_of(
+                "\n - \n1 2 - cgroup2\na b c d e - cgroup2 x y\n",
+                Version::V1,
+                "memory"
+            )
+            .is_none()
+        );
     }
 
     #[test]
     fn every_level_up_to_the_mount_point() {
-        let mount = memory_mount(MOUNTS, Version::V1).unwrap();
+        let mount = mount_of(MOUNTS, Version::V1, "memory").unwrap();
         let expected = [
             "/sys/fs/cgroup/memory/a/b",
             "/sys/fs/cgroup/memory/a",
@@ -184,7 +228,7 @@ mod tests {
     #[test]
     fn a_container_sees_its_own_group_as_the_root_of_the_mount() {
         let line = r"35 31 0:32 /docker/abc /sys/fs/my\040cgroup ro - cgroup cgroup rw,memory";
-        let mount = memory_mount(line, Version::V1).unwrap();
+        let mount = mount_of(line, Version::V1, "memory").unwrap();
         let inside = levels(&mount, "/docker/abc/worker");
         assert_eq!(
             inside,
@@ -202,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_very_deep_path_is_bounded() {
-        let mount = memory_mount(MOUNTS, Version::V2).unwrap();
+        let mount = mount_of(MOUNTS, Version::V2, "memory").unwrap();
         assert_eq!(levels(&mount, &"/x".repeat(10_000)).len(), MAX_LEVELS);
     }
 
@@ -227,12 +271,12 @@ mod tests {
         fs::write(place.join("a/b/memory.events"), "oom_kill 1\n").unwrap();
         fs::write(place.join("a/memory.events"), "oom_kill 4\n").unwrap();
         let mounts = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw", place.display());
-        let found = counters("0::/a/b\n", &mounts);
+        let found = directories("0::/a/b\n", &mounts, "memory");
         let counts: Vec<_> = found
             .iter()
-            .map(|entry| (entry.group.clone(), entry.count))
+            .map(|(group, version)| count_in(group, *version))
             .collect();
-        assert_eq!(counts, [(place.join("a/b"), 1), (place.join("a"), 4)]);
+        assert_eq!(counts, [Some(1), Some(4), None]);
         fs::remove_dir_all(place).unwrap();
     }
 

@@ -3,10 +3,14 @@
 //! Every module is one question to the kernel, asked without the GIL, and each has an honest answer for
 //! kernels that do not know it.
 
+pub mod alarm;
 pub mod cgroup;
 pub mod core_dump;
+pub mod curve;
 pub mod pidfd;
+pub mod sampler;
 pub mod signals;
 pub mod subreaper;
 
 mod bounded;
+mod system;

@@ -8,7 +8,17 @@ from importlib import import_module
 
 from lastwords.causes.cause import SAID_ELSEWHERE, Cause, Facts, Reason, Step, Term
 
-__all__ = ["SAID_ELSEWHERE", "Cause", "Facts", "Reason", "Step", "Term", "all_causes", "cause_named", "not_loaded"]
+__all__ = [
+    "SAID_ELSEWHERE",
+    "Cause",
+    "Facts",
+    "Reason",
+    "Step",
+    "Term",
+    "all_causes",
+    "cause_named",
+    "not_loaded",
+]
 
 
 @cache

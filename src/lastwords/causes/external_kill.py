@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import first, only_lost, quoted, reason, said
 from lastwords.causes.words import ended, signal_of, survived, was_sent
 from lastwords.evidence import signals
 from lastwords.evidence.model import Evidence, SentSignal
@@ -20,6 +21,10 @@ from lastwords.evidence.model import Evidence, SentSignal
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     signal, sender = signal_of(evidence), sender_of(evidence)
+    ordered = list(_ordered(evidence))
+    yield from ordered
+    if ordered and signals.family_of(signal) != "kill":
+        return
     if signals.family_of(signal) != "kill" and sender is None:
         yield Reason("no_kill", f"{ended(evidence)}, which is not how a kill looks")
         return
@@ -32,6 +37,18 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     elif evidence.sent_signals is not None:
         yield Reason("not_from_the_job", "no recorded process of the job sent it")
     yield from _judge_memory(evidence, signal, sender)
+
+
+def _ordered(evidence: Evidence) -> Iterator[Reason]:
+    """A log that says who told it to go."""
+    yield from reason(evidence, "cancelled", "cancelled")
+    requests = said(evidence, "stop-request")
+    if requests:
+        yield quoted("told_to_stop", requests[0])
+        if any(one.fields.get("decided") for one in requests):
+            yield Reason("on_purpose", "and somebody had decided that it must end")
+    elif only_lost(evidence):
+        yield Reason("worker_lost", "a worker vanished without a word, as it does when it is killed")
 
 
 def sender_of(evidence: Evidence) -> SentSignal | None:
@@ -86,6 +103,11 @@ def sentence(evidence: Evidence) -> str:
     signal, sender = signal_of(evidence), sender_of(evidence)
     if sender is not None:
         return f"{_who(evidence, sender)}."
+    ordered = first(evidence, "cancelled", "stop-request")
+    if ordered is not None:
+        return f"It was told to stop, by {ordered.fields.get('by', ordered.system)}: see {ordered.source}."
+    if signal is None:
+        return "Somebody may have killed it; nobody saw how it ended."
     who = "Somebody outside its Python processes" if evidence.sent_signals is not None else "Somebody"
     if evidence.oom_kills is not None and evidence.oom_kills.after == evidence.oom_kills.before:
         return f"{who} sent {signal}; memory was not the reason."
@@ -132,6 +154,10 @@ CAUSE = Cause(
     needs=("status", "sent_signals", "oom_kills"),
     prior=-3.0,
     weights={
+        "cancelled": 5.4,
+        "told_to_stop": 4.0,
+        "on_purpose": 1.5,
+        "worker_lost": 1.0,
         "killed": 3.0,
         "sender_known": 5.5,
         "not_from_the_job": 0.1,
@@ -146,6 +172,7 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("killed-from-outside",),
+    zoo=("killed-from-outside", "text:external-kill"),
     near_misses=("exit-in-the-middle", "null-dereference"),
+    fallback=1,
 )

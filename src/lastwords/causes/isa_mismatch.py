@@ -15,7 +15,8 @@ import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import SIGNAL_FITS, Cause, Facts, Reason, Step
-from lastwords.causes.words import file_name, not_this_signal, product, sent_by
+from lastwords.causes.mentioned import field, from_text, reason
+from lastwords.causes.words import file_name, met_signal, not_this_signal, product, sent_by
 from lastwords.evidence.frames import faulting
 from lastwords.evidence.model import Evidence
 
@@ -39,11 +40,30 @@ def lacking(evidence: Evidence) -> tuple[str, ...]:
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
+    stated = list(_stated(evidence))
+    if stated and met_signal(evidence) != "SIGILL":
+        yield from stated
+        return
     against = [*not_this_signal(evidence, "SIGILL"), *sent_by(evidence)]
     yield from against
     if not any(reason.name == "other_signal" for reason in against):
         yield Reason(SIGNAL_FITS, "the CPU refused an instruction (SIGILL)")
         yield from _judge_instruction(evidence)
+        yield from stated
+        yield from _judge_text(evidence)
+
+
+def _stated(evidence: Evidence) -> Iterator[Reason]:
+    """A library that checks the CPU and says what it lacks, or a reader of /proc/cpuinfo."""
+    yield from reason(evidence, "said_so", "cpu-lacks")
+
+
+def _judge_text(evidence: Evidence) -> Iterator[Reason]:
+    fault = evidence.fault
+    if from_text(evidence) and fault is not None and fault.pc_in and ".so" in fault.pc_in:
+        yield Reason("in_library", f"the kernel refused an instruction inside {file_name(fault.pc_in)}")
+    if from_text(evidence):
+        yield from reason(evidence, "while_importing", "importing")
 
 
 def _judge_instruction(evidence: Evidence) -> Iterator[Reason]:
@@ -79,7 +99,9 @@ def _host(evidence: Evidence, missing: tuple[str, ...]) -> str:
 
 
 def sentence(evidence: Evidence) -> str:
-    name = product(faulting(evidence))
+    name = product(faulting(evidence)) or field(evidence, ("importing",), "module")
+    if from_text(evidence) and (feature := field(evidence, ("cpu-lacks",), "feature")):
+        return f"This CPU lacks {feature}, which {name or 'the program'} was built with."
     if evidence.instruction is None or not evidence.instruction.extensions:
         return "The CPU refused an instruction; perhaps the program was built for another one."
     if name is None:
@@ -92,7 +114,7 @@ def facts(evidence: Evidence) -> Facts:
     missing = lacking(evidence) or (found.extensions if found else ())
     return {
         "instruction": found.text if found else None,
-        "extension": missing[0] if missing else None,
+        "extension": missing[0] if missing else field(evidence, ("cpu-lacks",), "feature"),
         "library": frame.library if frame else None,
         "package": frame.package if frame else None,
         "package_version": frame.package_version if frame else None,
@@ -139,6 +161,9 @@ CAUSE = Cause(
     weights={
         SIGNAL_FITS: 2.9,
         "needs_extension": 1.0,
+        "said_so": 4.6,
+        "in_library": 1.2,
+        "while_importing": 0.9,
         "cpu_lacks_it": 4.5,
         "cpu_has_it": -6.0,
         "baseline": -5.0,
@@ -152,6 +177,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("illegal-instruction",),
-    near_misses=("trap-instruction",),
+    zoo=("illegal-instruction", "text:isa-mismatch"),
+    near_misses=("trap-instruction", "invalid-opcode"),
 )

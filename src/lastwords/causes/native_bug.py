@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import PLACE_KNOWN, Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import from_text, only_lost
 from lastwords.causes.words import (
     ended,
     met_signal,
@@ -23,25 +24,68 @@ from lastwords.evidence import signals
 from lastwords.evidence.frames import blamed
 from lastwords.evidence.model import Evidence
 
+ALIGNMENT = 16
+ALIGNED = (
+    "movaps",
+    "movapd",
+    "movdqa",
+    "vmovaps",
+    "vmovapd",
+    "vmovdqa",
+    "movntps",
+    "movntdq",
+    "addps",
+    "mulps",
+)
+
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     signal = met_signal(evidence)
+    if signal is None and only_lost(evidence):
+        yield Reason("worker_lost", "a worker vanished without a word, as it does when native code fails")
+        return
     if signal is None or signals.family_of(signal) not in ("fault", "abort"):
         yield Reason("no_fault", f"{ended(evidence)}, and no native fault was recorded")
         return
     yield Reason("native_fault", f"{signal_meaning(signal)} comes from native code")
     if signal != "SIGABRT":
         yield from sent_by(evidence)
-    if blamed(evidence) is not None:
+    if blamed(evidence) is not None and not (from_text(evidence) and evidence.fault is None):
         yield Reason(PLACE_KNOWN, f"it happened in {place(evidence)}")
+    if (address := misaligned(evidence)) is not None:
+        yield Reason(
+            "misaligned", f"{_text(evidence)}  takes only multiples of {ALIGNMENT}, and {address:#x} is none"
+        )
     if evidence.fault is None:
         yield Reason("not_recorded", "nothing recorded the fault: a closer cause could not be seen")
     if evidence.fault is not None and evidence.fault.abort_message:
         yield Reason("last_message", f"its last message was: {evidence.fault.abort_message.strip()[:200]}")
 
 
+def misaligned(evidence: Evidence) -> int | None:
+    """The odd address of a vector instruction that takes only even ones: the kernel gives no reason for it."""
+    fault, found = evidence.fault, evidence.instruction
+    if (
+        fault is None
+        or found is None
+        or fault.code_name != "SI_KERNEL"
+        or not found.mnemonic.startswith(ALIGNED)
+    ):
+        return None
+    odd = (one.address for one in found.memory if one.address is not None and one.address % ALIGNMENT)
+    return next(odd, None)
+
+
+def _text(evidence: Evidence) -> str:
+    return evidence.instruction.text if evidence.instruction else ""
+
+
 def sentence(evidence: Evidence) -> str:
     signal = met_signal(evidence)
+    if signal is None:
+        return "Native code may have failed; nobody saw how it ended."
+    if misaligned(evidence) is not None:
+        return f"{place_first(evidence)} used a vector instruction on an address that is not aligned for it."
     if blamed(evidence) is None:
         return f"Native code failed with {signal}; where is not known."
     return f"{place_first(evidence)} failed with {signal}; why is not known more closely."
@@ -62,6 +106,8 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
     if evidence.fault is None:
         yield Step(text="have it recorded next time:", command="lastwords run -- python YOUR_JOB.py")
         return
+    if misaligned(evidence) is not None:
+        yield Step(text="pass it memory aligned to 16 bytes or more, or rebuild it with -fno-tree-vectorize")
     yield from native_steps(evidence)
 
 
@@ -73,9 +119,11 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "native_fault": 3.2,
+        "worker_lost": 1.6,
         "not_recorded": -0.6,
         PLACE_KNOWN: 0.8,
         "last_message": 0.3,
+        "misaligned": 1.5,
         "sent": -4.0,
         "no_fault": -8.0,
     },
@@ -83,7 +131,7 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("abort", "integer-division"),
-    near_misses=("null-dereference", "python-exception"),
+    zoo=("misaligned-vector",),
+    near_misses=("null-dereference", "python-exception", "abort", "integer-division"),
     fallback=1,
 )

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastwords.causes import heap_corruption
 from lastwords.causes.cause import SIGNAL_FITS, Cause, Facts, Reason, Step
 from lastwords.causes.words import (
     NULL_PAGES,
     hexadecimal,
     native_steps,
     not_this_signal,
+    place,
     place_first,
     sent_by,
     source_line,
@@ -47,6 +49,8 @@ def _judge_address(evidence: Evidence) -> Iterator[Reason]:
     else:
         yield Reason("near_null", _near_null(fault))
         yield from _judge_operand(evidence, fault.address)
+        if inside := heap_corruption.in_allocator(evidence):
+            yield Reason("in_allocator", f"the pointer is one of {inside}'s own, which was overwritten")
 
 
 def _near_null(fault: Fault) -> str:
@@ -64,7 +68,8 @@ def _judge_operand(evidence: Evidence, address: int) -> Iterator[Reason]:
 def sentence(evidence: Evidence) -> str:
     fault = evidence.fault
     if fault is not None and fault.access == "execute":
-        return "A null pointer was called as if it were a function."
+        by = f", by {place(evidence)}" if blamed(evidence) else ""
+        return f"A null pointer was called as if it were a function{by}."
     verb = {"read": "read", "write": "wrote"}.get(fault.access or "" if fault else "", "went")
     return f"{place_first(evidence)} {verb} through a null pointer."
 
@@ -114,6 +119,7 @@ CAUSE = Cause(
         "operand_agrees": 0.7,
         "no_address": -6.0,
         "far_from_null": -6.0,
+        "in_allocator": -5.0,
         "sent": -7.0,
         "other_ending": -1.5,
         "other_signal": -8.0,
@@ -122,6 +128,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("null-dereference",),
-    near_misses=("wild-pointer", "impossible-address"),
+    zoo=("null-dereference", "jump-to-null"),
+    near_misses=("wild-pointer", "impossible-address", "use-after-free", "jump-into-data"),
 )

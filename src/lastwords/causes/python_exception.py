@@ -10,29 +10,55 @@ process died. The cause is then in the report of that death.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import from_text, mentions, said
 from lastwords.causes.words import ended, item_name
 from lastwords.evidence.frames import yours
 from lastwords.evidence.model import Evidence, PythonException
+from lastwords.evidence.text import echoes
 
-ECHO_TEXT = re.compile(
-    r"DataLoader worker \(pid\(?s?\)? .{1,200}\) (exited unexpectedly|is killed by signal)"
+# Mentions that say no more about an exception than that it is one.
+PLAIN = (
+    "exception",
+    "importing",
+    "passed-on",
+    "attribute-missing",
+    "memory-guess",
+    "rebuilt",
+    "interrupted",
+    "lost",
 )
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     found = evidence.exception
+    status = evidence.status
+    if found is None and from_text(evidence) and status is not None and status.exit_code == 1:
+        yield Reason("exit_code_fits", "Python ends with exit code 1 after an exception; the log has none")
+        return
     if found is None or not found.fatal:
         what = "none was recorded" if evidence.process else "nothing recorded the process"
         yield Reason("no_exception", f"no exception is known: {what}")
         return
     yield Reason("uncaught", _what(found))
+    yield from _judge_text(evidence, found)
     yield from _judge_ending(evidence, found)
     if is_echo(found):
         yield Reason("echo", "the exception only says that another process died")
+
+
+def _judge_text(evidence: Evidence, found: PythonException) -> Iterator[Reason]:
+    """A single line of a log may be what is left of another exception, or none that ended anything."""
+    if from_text(evidence) and not found.frames and "Caught " not in found.message:
+        has_header = any(one.fields.get("traceback") for one in said(evidence, "exception"))
+        if not has_header:
+            yield Reason("no_traceback", "the log has the exception's last line, and no traceback to it")
+    for other in mentions(evidence):
+        if other.source == found.source and other.kind not in PLAIN:
+            yield Reason("reports_something", f"the exception is how it reports something else: {other.kind}")
+            return
 
 
 def _judge_ending(evidence: Evidence, found: PythonException) -> Iterator[Reason]:
@@ -48,7 +74,7 @@ def _judge_ending(evidence: Evidence, found: PythonException) -> Iterator[Reason
 
 
 def is_echo(found: PythonException) -> bool:
-    return _short(found.kind) == "BrokenProcessPool" or ECHO_TEXT.search(found.message) is not None
+    return echoes.is_echo(found.kind, found.message)
 
 
 def _origin(found: PythonException) -> str:
@@ -116,6 +142,9 @@ CAUSE = Cause(
         "exit_code_agrees": 0.8,
         "echo": -5.0,
         "died_of_signal": -4.0,
+        "exit_code_fits": 2.0,
+        "no_traceback": -3.6,
+        "reports_something": -4.0,
         "interrupted": -4.0,
         "no_exception": -8.0,
     },
@@ -123,6 +152,7 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("python-exception",),
+    zoo=("python-exception", "text:python-exception"),
     near_misses=("exit-in-the-middle", "null-dereference"),
+    fallback=1,
 )

@@ -19,26 +19,40 @@ from lastwords.evidence.model import Evidence
 def judge(evidence: Evidence) -> Iterator[Reason]:
     against = [*not_this_signal(evidence, "SIGILL", "SIGTRAP"), *sent_by(evidence)]
     yield from against
-    found = evidence.instruction
-    if found is None or any(reason.name == "other_signal" for reason in against):
+    fault, found = evidence.fault, evidence.instruction
+    if any(reason.name == "other_signal" for reason in against):
         return
-    if found.is_trap:
+    if fault is not None and fault.signal == "SIGTRAP" and fault.code > 0:
+        # The program counter stands behind a breakpoint by then: the instruction there says nothing.
+        yield Reason("breakpoint", "SIGTRAP comes from a breakpoint, and no debugger was there to take it")
+    elif found is None:
+        return
+    elif found.is_trap:
         yield Reason("is_trap", f"{found.text} is there to stop the program, on every CPU")
     else:
         yield Reason("is_no_trap", f"{found.text or found.bytes} is not a trap instruction")
 
 
 def sentence(evidence: Evidence) -> str:
+    if evidence.fault is not None and evidence.fault.signal == "SIGTRAP":
+        return f"{place_first(evidence)} ran into a breakpoint, and there is no debugger."
     return f"{place_first(evidence)} stopped the program on purpose: a check failed."
 
 
 def facts(evidence: Evidence) -> Facts:
     frame = faulting(evidence)
     return {
-        "instruction": evidence.instruction.text if evidence.instruction else None,
+        "instruction": _trap(evidence),
         "function": frame.function if frame else None,
         "library": frame.library if frame else None,
     }
+
+
+def _trap(evidence: Evidence) -> str | None:
+    fault, found = evidence.fault, evidence.instruction
+    if fault is not None and fault.signal == "SIGTRAP" and fault.architecture == "x86_64":
+        return "int3"
+    return found.text if found else None
 
 
 def remedy(evidence: Evidence) -> Iterator[Step]:
@@ -56,11 +70,18 @@ CAUSE = Cause(
     doc=__doc__,
     needs=("fault", "instruction"),
     prior=-3.0,
-    weights={"is_trap": 6.5, "is_no_trap": -6.0, "sent": -6.0, "other_ending": -1.5, "other_signal": -8.0},
+    weights={
+        "is_trap": 6.5,
+        "breakpoint": 6.5,
+        "is_no_trap": -6.0,
+        "sent": -6.0,
+        "other_ending": -1.5,
+        "other_signal": -8.0,
+    },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("trap-instruction",),
-    near_misses=("illegal-instruction",),
+    zoo=("trap-instruction", "breakpoint"),
+    near_misses=("illegal-instruction", "invalid-opcode"),
 )

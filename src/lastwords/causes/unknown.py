@@ -53,5 +53,5 @@ CAUSE = Cause(
     remedy=remedy,
     zoo=(),
     near_misses=("null-dereference", "killed-from-outside"),
-    fallback=2,
+    fallback=3,
 )

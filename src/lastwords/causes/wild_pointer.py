@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastwords.causes import heap_corruption, use_after_free
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.words import (
-    NEAR_STACK,
     NULL_PAGES,
     hexadecimal,
     native_steps,
@@ -20,7 +20,7 @@ from lastwords.causes.words import (
     sent_by,
     source_line,
 )
-from lastwords.evidence.frames import blamed
+from lastwords.evidence.frames import NEAR_STACK, blamed, left_code
 from lastwords.evidence.model import Evidence, Fault
 
 
@@ -29,19 +29,21 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     yield from against
     fault = evidence.fault
     if fault is not None and not any(reason.name == "other_signal" for reason in against):
-        yield from _judge_fault(fault)
+        yield from _judge_fault(evidence, fault)
+        if use_after_free.is_of_freed_memory(evidence):
+            yield Reason("freed_memory", "the address came out of freed memory")
+        if inside := heap_corruption.in_allocator(evidence):
+            yield Reason("in_allocator", f"the pointer is one of {inside}'s own, which was overwritten")
 
 
-def _judge_fault(fault: Fault) -> Iterator[Reason]:
+def _judge_fault(evidence: Evidence, fault: Fault) -> Iterator[Reason]:
     if fault.canonical is False:
         yield Reason(
             "impossible_address", f"the address {hexadecimal(fault.address)} cannot exist on this CPU"
         )
         return
     if fault.code_name == "SI_KERNEL":
-        yield Reason(
-            "no_address_given", "the kernel gave no address, as it does when the address cannot exist"
-        )
+        yield from _judge_without_address(evidence)
         return
     if fault.address is None:
         return
@@ -58,12 +60,24 @@ def _judge_fault(fault: Fault) -> Iterator[Reason]:
         )
 
 
+def _judge_without_address(evidence: Evidence) -> Iterator[Reason]:
+    """The kernel gives none where the address cannot exist, but also for other things that a CPU refuses."""
+    found = evidence.instruction
+    if found is not None and all(one.address is not None for one in found.memory):
+        # Had one of them been impossible, the autopsy would have said so.
+        yield Reason("addresses_exist", f"every address that {found.text} uses can exist")
+    else:
+        yield Reason(
+            "no_address_given", "the kernel gave no address, as it does when the address cannot exist"
+        )
+
+
 def _judge_neighbourhood(fault: Fault) -> Iterator[Reason]:
     if fault.distance_to_sp is not None and abs(fault.distance_to_sp) < NEAR_STACK:
         yield Reason(
             "near_stack_pointer", "the address is next to the stack pointer, as when a stack overflows"
         )
-    if fault.access == "execute" or (fault.pc is not None and fault.pc == fault.address):
+    if left_code(fault):
         yield Reason("jumped_there", "it jumped there: control flow left the code")
 
 
@@ -99,6 +113,9 @@ CAUSE = Cause(
         "unmapped": 4.0,
         "impossible_address": 4.6,
         "no_address_given": 3.4,
+        "addresses_exist": -4.0,
+        "freed_memory": -5.0,
+        "in_allocator": -4.0,
         "near_null": -6.0,
         "near_stack_pointer": -4.0,
         "jumped_there": -3.0,
@@ -112,5 +129,5 @@ CAUSE = Cause(
     facts=facts,
     remedy=remedy,
     zoo=("wild-pointer", "impossible-address"),
-    near_misses=("null-dereference",),
+    near_misses=("null-dereference", "use-after-free", "overwritten-return-address", "misaligned-vector"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Reason, Step
@@ -11,7 +12,6 @@ from lastwords.evidence.model import Evidence, Item, NativeFrame
 
 NULL_PAGES = 64 << 10
 """Linux maps nothing below this (vm.mmap_min_addr): an address there is a null pointer plus an offset."""
-NEAR_STACK = 64 << 10
 
 
 def signal_of(evidence: Evidence) -> str | None:
@@ -64,6 +64,17 @@ def sent_by(evidence: Evidence) -> Iterator[Reason]:
         yield Reason(
             "sent", f"{fault.signal} was sent by pid {fault.sender_pid}; the hardware reported nothing"
         )
+
+
+def access_of(evidence: Evidence) -> str | None:
+    """`read`, `write` or `execute`: as the processor said, else as the instruction does (a core has no more)."""
+    fault, found = evidence.fault, evidence.instruction
+    if fault is None or fault.access is not None or found is None:
+        return fault.access if fault else None
+    used = [one for one in found.memory if one.address is not None and one.address == fault.address]
+    if not used:
+        return None
+    return "write" if all(one.write for one in used) else "read"
 
 
 def place(evidence: Evidence) -> str:
@@ -130,3 +141,33 @@ def native_steps(evidence: Evidence) -> Iterator[Step]:
             text="send its maintainers the whole account:",
             command=f"lastwords show {evidence.id} --json > death.json",
         )
+
+
+def job_command(evidence: Evidence) -> str:
+    """The job as it was started, to be started again; a forked worker has that of its parent."""
+    command = evidence.process.command if evidence.process else None
+    is_spawned = command is not None and any("multiprocessing" in word for word in command)
+    return shlex.join(command) if command and not is_spawned else "python YOUR_JOB.py"
+
+
+def stack_checks(evidence: Evidence) -> Iterator[Step]:
+    """Arrays on a stack are no blocks of an allocator: only the compiler can guard them."""
+    frame = blamed(evidence)
+    library = file_name(frame.library) if frame is not None and frame.library else "the library"
+    yield Step(
+        text=f"rebuild {library} with -g -fsanitize=address, which names the line of the write, and run:",
+        command=f"LD_PRELOAD=$(gcc -print-file-name=libasan.so) {job_command(evidence)}",
+    )
+
+
+def memory_checks(evidence: Evidence) -> Iterator[Step]:
+    """How to see a wrong write when it happens, and not when it is found."""
+    job = job_command(evidence)
+    yield Step(
+        text="let Python's allocator check its blocks; it names the one that was overrun:",
+        command=f"PYTHONMALLOC=debug {job}",
+    )
+    yield Step(
+        text="or have every access checked (20 times slower), in one process, without workers:",
+        command=f"PYTHONMALLOC=malloc valgrind --error-limit=no {job}",
+    )

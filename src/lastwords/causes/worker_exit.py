@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import from_text, only_lost, reason
 from lastwords.causes.words import ended, item_name
 from lastwords.evidence.model import Evidence
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     status = evidence.status
+    said_so = list(reason(evidence, "said_so", "worker-exited"))
+    yield from said_so
     if status is None or status.exit_code is None:
+        if said_so or only_lost(evidence):
+            yield Reason("vanished", "a worker vanished; one that calls os._exit() does")
+            return
         yield Reason("no_exit_code", f"{ended(evidence)}; this cause shows as an exit code")
         return
     yield Reason("exit_code", f"it ended by itself with exit code {status.exit_code}, of no signal")
@@ -28,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     yield from _judge_way(evidence)
     if evidence.exception is not None and evidence.exception.fatal:
         yield Reason("exception_known", f"{evidence.exception.kind} was raised, and nothing caught it")
-    elif evidence.process is None:
+    elif evidence.process is None or from_text(evidence):
         yield Reason("not_recorded", "nothing recorded the process: an exception may have ended it as well")
 
 
@@ -41,6 +47,8 @@ def _judge_way(evidence: Evidence) -> Iterator[Reason]:
 
 def sentence(evidence: Evidence) -> str:
     code = evidence.status.exit_code if evidence.status else None
+    if code is None:
+        return "It ended itself, without a signal and without an exception."
     where = f" in the middle of {item_name(evidence.item)}" if evidence.item else ""
     return f"It ended itself{where}, with exit code {code}: no signal, no exception."
 
@@ -68,6 +76,8 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "exit_code": 4.0,
+        "said_so": 4.0,
+        "vanished": 0.6,
         "mid_item": 1.5,
         "orderly": 0.2,
         "abrupt": 0.5,

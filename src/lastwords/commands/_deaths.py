@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from lastwords.commands import _problems as problems
-from lastwords.evidence import Evidence, UnreadableBox, from_box
+from lastwords.diagnosis.explain import from_file
+from lastwords.evidence import Evidence, UnreadableBox
 from lastwords.evidence import store as deaths
-from lastwords.evidence.core import UnreadableCore, from_core, is_core
+from lastwords.evidence.core import UnreadableCore
+from lastwords.evidence.text import from_stream
 
 
 def find(home: Path, death: str) -> Evidence:
@@ -20,27 +23,22 @@ def find(home: Path, death: str) -> Evidence:
         raise problems.AmbiguousId(death, error.ids) from None
 
 
-def _read_core(target: str) -> Evidence:
-    try:
-        return from_core(target)
-    except UnreadableCore as error:
-        raise problems.CannotRead(target, error.reason) from None
-
-
 def read(home: Path, target: str) -> Evidence:
-    """TARGET is a death's id or the path of a box or a core; a file of that name comes first."""
+    """TARGET is `-`, a death's id, or the path of a box, a core or a log; a file of that name comes first."""
     if target == "-":
-        raise problems.NoLogsYet
+        return from_stream(sys.stdin.buffer, name="standard input")
     if not os.path.lexists(target):
         return find(home, target)
-    if is_core(target):
-        return _read_core(target)
     try:
-        return from_box(target)
+        return from_file(target)
     except UnreadableBox as error:
         if isinstance(error.__cause__, OSError):
             raise problems.CannotRead(target, error.reason) from None
         raise problems.NotABox(target, error.reason) from None
+    except UnreadableCore as error:
+        raise problems.CannotRead(target, error.reason) from None
+    except OSError as error:
+        raise problems.CannotRead(target, error.strerror or "cannot be read") from None
 
 
 def export_minidump(home: Path, death: str, file: Path) -> None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lastwords.diagnosis import Diagnosis
     from lastwords.evidence import Evidence, OomKills
     from lastwords.watch.ending import Ended
+    from lastwords.watch.hangs import Hung
     from lastwords.watch.loop import Outcome
 
 # A pool that replaces its workers can lose a thousand of them in a minute; nobody reads a thousand panels.
@@ -39,6 +40,21 @@ class Explainer:
                 say(f"pid {ended.process.pid} died ({ended.words}), and showing it failed: {_words(error)}")
         return True
 
+    def explain_hang(self, hung: Hung) -> bool:
+        """Keeps the hang as if it were a death, and shows it; False if it could not be kept."""
+        try:
+            diagnosis = _keep_hang(self._home, hung)
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not end the job
+            say(f"pid {hung.process.pid} hangs, and explaining it failed: {_words(error)}")
+            return False
+        self.ids.append(diagnosis.evidence.id)
+        if not self._quiet and sys.stderr is not None:
+            try:
+                self._show(diagnosis)
+            except Exception as error:  # noqa: BLE001  # the terminal may be gone; the hang is kept
+                say(f"pid {hung.process.pid} hangs, and showing it failed: {_words(error)}")
+        return True
+
     def _show(self, diagnosis: Diagnosis) -> None:
         from lastwords.show import text
 
@@ -50,16 +66,20 @@ class Explainer:
 
 def closing_lines(outcome: Outcome, explainer: Explainer) -> list[str]:
     lines, ids = [], explainer.ids
-    if outcome.deaths:
-        count = len(outcome.deaths)
+    if outcome.deaths or outcome.hangs:
+        counts = [_count(outcome.deaths, "death"), _count(outcome.hangs, "hang")]
         then = f"; the job then ended with {outcome.consequences[-1].words}" if outcome.consequences else ""
         after = f" · next: {explainer.program} {_next_command(ids)}" if ids else ""
-        lines.append(f"{count} death{'s' if count > 1 else ''} in this job{then}{after}")
+        lines.append(f"{' and '.join(filter(None, counts))} in this job{then}{after}")
     lines += [f"the box of pid {one.process.pid} is kept: {one.process.box}" for one in outcome.unexplained]
     if outcome.still_running:
         pids = ", ".join(str(process.pid) for process in outcome.still_running[:8])
         lines.append(f"still running, and no longer watched: pid {pids}")
     return lines
+
+
+def _count(found: Sequence[object], word: str) -> str:
+    return f"{len(found)} {word}{'s' if len(found) > 1 else ''}" if found else ""
 
 
 def _next_command(ids: Sequence[str]) -> str:
@@ -83,14 +103,30 @@ def _keep(home: str, ended: Ended, related: Sequence[str]) -> Diagnosis:
     from pathlib import Path
 
     from lastwords.diagnosis import diagnose
+    from lastwords.evidence.machine import with_machine
     from lastwords.evidence.store import Store
 
-    evidence = _evidence(ended, related)
+    evidence = with_machine(
+        _evidence(ended, related), ended.machine, (ended.seen.descriptors, ended.seen.threads)
+    )
     return diagnose(Store(Path(home)).put(evidence, ended.process.box))
 
 
+def _keep_hang(home: str, hung: Hung) -> Diagnosis:
+    """Its box stays where it is: the process goes on writing it."""
+    from pathlib import Path
+
+    from lastwords.diagnosis import diagnose
+    from lastwords.evidence.hang import from_hang
+    from lastwords.evidence.store import Store
+
+    return diagnose(Store(Path(home)).put(from_hang(hung)))
+
+
 def _evidence(ended: Ended, related: Sequence[str]) -> Evidence:
-    from lastwords.evidence import Process, Status, from_box, from_status
+    from lastwords.evidence import Process, Status, box, from_box, from_status
+    from lastwords.evidence.hang import with_last_look
+    from lastwords.evidence.memory import from_curve
     from lastwords.evidence.status import from_wait_status
 
     process, raw = ended.process, ended.status.raw
@@ -98,9 +134,12 @@ def _evidence(ended: Ended, related: Sequence[str]) -> Evidence:
     status = from_wait_status(raw, source) if raw is not None else Status(source=source)
     oom_kills = _oom_kills(ended)
     if process.box is not None and ended.state is not None:
-        return from_box(process.box, status, related, time=ended.time, oom_kills=oom_kills)
+        curve = from_curve(ended.seen.memory, box.read(process.box), died_ns=ended.noticed_ns)
+        evidence = from_box(process.box, status, related, time=ended.time, memory=curve, oom_kills=oom_kills)
+        return with_last_look(evidence, ended.probe)
     who = Process(source="lastwords run", pid=process.pid, parent=process.parent)
-    return from_status(status, process=who, time=ended.time, oom_kills=oom_kills)
+    memory = from_curve(ended.seen.memory, died_ns=ended.noticed_ns)
+    return from_status(status, process=who, time=ended.time, memory=memory, oom_kills=oom_kills)
 
 
 def _oom_kills(ended: Ended) -> OomKills | None:

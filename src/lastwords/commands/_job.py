@@ -13,16 +13,19 @@ from lastwords.watch.run_directory import RunDirectory, RunDirectoryRefused
 from lastwords.watch.runner import run
 
 if TYPE_CHECKING:
+    from lastwords.watch.hangs import Policy
     from lastwords.watch.loop import Outcome
 
 
-def run_job(home: str | None, words: Sequence[str], *, quiet: bool = False) -> NoReturn:
+def run_job(
+    home: str | None, words: Sequence[str], *, quiet: bool = False, hangs: Policy | None = None
+) -> NoReturn:
     """Ends this process as the command ended. `home` is what the user gave, if anything."""
     place = chosen_home(home)
     directory = _directory(place)
     explainer = Explainer(place, quiet=quiet, program=program(home))
     try:
-        outcome = run(words, directory, explainer.explain)
+        outcome = run(words, directory, explainer.explain, (hangs, explainer.explain_hang) if hangs else None)
     except CommandRefused as refused:
         _close(directory, None)
         say(str(refused))

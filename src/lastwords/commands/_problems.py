@@ -35,7 +35,7 @@ class Problem(click.ClickException):
 class NothingToExplain(Problem):
     def __init__(self) -> None:
         super().__init__(
-            "nothing to explain", then="lastwords explain DEATH_ID, or --exit-code 139, or a .box file"
+            "nothing to explain", then="lastwords explain DEATH_ID, or a log file, or --exit-code 139"
         )
 
 
@@ -48,14 +48,8 @@ class TooManyTargets(Problem):
 
 class NotABox(Problem):
     def __init__(self, path: str, reason: str) -> None:
-        hint = "log text cannot be read yet; give a death id, a .box, a core file or --exit-code N"
+        hint = "give a death id, a .box, a core file, a log or --exit-code N"
         super().__init__(f"not a lastwords black box: {path}", reason=f"{reason}; {hint}")
-
-
-class NoLogsYet(Problem):
-    def __init__(self) -> None:
-        then = "lastwords explain DEATH_ID, or --exit-code N"
-        super().__init__("log text on standard input cannot be read yet", then=then)
 
 
 class CannotRead(Problem):

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    short_help="Why a process died: from a death id, a .box, a core file or an exit code.",
+    short_help="Why a process died: from a death id, a .box, a core, a log or an exit code.",
     examples=(
         "lastwords explain 7f3a",
         "lastwords explain core.4711",
+        "lastwords explain job.log",
+        "kubectl logs trainer --previous | lastwords explain -",
         "lastwords explain --exit-code 132",
         "lastwords explain 7f3a --why-not external-kill",
     ),
@@ -41,8 +43,9 @@ def command(
 ) -> None:
     """Explains one death.
 
-    TARGET is a death's id (see `lastwords list`), or the path of a black box (.box) or of a core file. Ends with 0
-    when a cause is named, with 1 when there is not enough evidence for one.
+    TARGET is a death's id (see `lastwords list`), the path of a black box (.box), of a core file or of a log, or `-`
+    for a log on standard input. A log may be anybody's: a traceback, dmesg, Spark, Ray, Slurm, `kubectl describe`.
+    Ends with 0 when a cause is named, with 1 when there is not enough evidence for one.
     """
     from lastwords.diagnosis import diagnose
 

@@ -9,7 +9,17 @@ from collections.abc import Sequence
 import msgspec
 
 from lastwords.evidence import box as raw
-from lastwords.evidence import cpu, fault, life, python_text, raised, source_code
+from lastwords.evidence import (
+    cpu,
+    fault,
+    life,
+    pointers,
+    python_text,
+    raised,
+    recursion,
+    saved_stack,
+    source_code,
+)
 from lastwords.evidence.missing import RUN, missing
 from lastwords.evidence.model import (
     Cpu,
@@ -25,6 +35,8 @@ from lastwords.evidence.model import (
 
 PYTHON_SOURCE = "CPython's own list of frames, taken by the crash handler"
 MOST_RELATED = 4096
+MOST_WITH_CODE = 8
+"""Threads beside the one that died whose lines are looked up."""
 
 Path = str | os.PathLike[str]
 
@@ -54,7 +66,7 @@ def from_box(
         notes=(*own.notes, *notes),
     )
     if own.crash is not None and own.crash.signal:
-        evidence = _with_crash(evidence, own, raw.autopsy(path))
+        evidence = _with_crash(evidence, own, raw.autopsy(path), path)
     return msgspec.structs.replace(evidence, missing=tuple(missing(evidence)))
 
 
@@ -120,19 +132,27 @@ def _from_live(own: raw.Box, others: list[raw.Box], status: Status | None, time:
     )
 
 
-def _with_crash(evidence: Evidence, own: raw.Box, autopsy: raw.Autopsy) -> Evidence:
+def _with_crash(evidence: Evidence, own: raw.Box, autopsy: raw.Autopsy, path: Path) -> Evidence:
     assert own.crash is not None
     pid = own.identity.pid if own.identity else None
     stack, others = python_text.parse(own.python_text or "", PYTHON_SOURCE)
+    met, native = fault.fault(own.crash, pid, autopsy.address_in), fault.native_stack(autopsy)
     return msgspec.structs.replace(
         evidence,
-        fault=fault.fault(own.crash, pid, autopsy.address_in),
+        fault=met,
         instruction=fault.instruction(autopsy),
-        native_stack=fault.native_stack(autopsy),
+        native_stack=native,
+        recursion=recursion.recursion(met, native, stack, _distances(own.crash, path)),
+        pointers=pointers.pointers(own, met, native.frames if native else ()),
         python_stack=_stack_with_code(stack, own) or evidence.python_stack,
-        other_threads=others if own.python_text else None,
+        other_threads=_others(others, own) if own.python_text else None,
         notes=(*evidence.notes, *autopsy.notes, *_handler_notes(own.crash)),
     )
+
+
+def _distances(crash: raw.Crash, path: Path) -> recursion.Distance:
+    """The saved stack is read only if something recurses."""
+    return lambda address: saved_stack.distance(saved_stack.read(path, crash.stack_address or 0), address)
 
 
 def _handler_notes(crash: raw.Crash) -> list[str]:
@@ -151,6 +171,13 @@ def _stack_with_code(stack: PythonStack | None, box: raw.Box) -> PythonStack | N
     if stack is None or not stack.frames:
         return None
     return msgspec.structs.replace(stack, frames=source_code.with_code(stack.frames, _started(box)))
+
+
+def _others(threads: tuple[PythonStack, ...], box: raw.Box) -> tuple[PythonStack, ...]:
+    return (
+        tuple(_stack_with_code(thread, box) or thread for thread in threads[:MOST_WITH_CODE])
+        + threads[MOST_WITH_CODE:]
+    )
 
 
 def _with_code(exception: PythonException | None, box: raw.Box) -> PythonException | None:

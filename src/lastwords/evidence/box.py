@@ -115,6 +115,16 @@ class Crash(msgspec.Struct, frozen=True):
     abort_message: str | None = None
     exception_type: str | None = None
     exception_what: str | None = None
+    stack_address: int | None = None
+    stack_length: int | None = None
+    stack_low: int | None = None
+    stack_high: int | None = None
+
+
+class Pointed(msgspec.Struct, frozen=True):
+    bytes: str = ""
+    mapping: str | None = None
+    offset: int | None = None
 
 
 class Thread(msgspec.Struct, frozen=True):
@@ -129,6 +139,7 @@ class Box(msgspec.Struct, frozen=True):
     events: tuple[Event, ...] = ()
     exceptions: tuple[Raised, ...] = ()
     crash: Crash | None = None
+    pointed: dict[str, Pointed] = {}
     threads: tuple[Thread, ...] | None = None
     python_text: str | None = None
     notes: tuple[str, ...] = ()
@@ -163,12 +174,17 @@ class Instruction(msgspec.Struct, frozen=True):
     extensions: tuple[str, ...] = ()
     memory: tuple[Operand, ...] = ()
     is_trap: bool = False
+    is_privileged: bool = False
     is_valid: bool = True
 
 
 class Mapping(msgspec.Struct, frozen=True):
     path: str = ""
     permissions: str = ""
+    start: int | None = None
+    end: int | None = None
+    offset: int | None = None
+    deleted: bool = False
 
 
 class AddressUse(msgspec.Struct, frozen=True):
@@ -176,13 +192,22 @@ class AddressUse(msgspec.Struct, frozen=True):
     recomputed: bool = False
     canonical: bool | None = None
     fault_mapping: Mapping | None = None
+    nearest_mapping: Mapping | None = None
+    distance_to_nearest: int | None = None
     distance_to_sp: int | None = None
     pc_mapping: Mapping | None = None
+    sp_mapping: Mapping | None = None
+
+
+class Omitted(msgspec.Struct, frozen=True):
+    before_frame: int = 0
+    count: int | None = None
 
 
 class Autopsy(msgspec.Struct, frozen=True):
     frames: tuple[NativeFrame, ...] = ()
     stopped_because: str | None = None
+    omitted: Omitted | None = None
     instruction: Instruction | None = None
     address_in: AddressUse | None = None
     code_matches_file: bool | None = None

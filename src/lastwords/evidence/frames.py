@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from lastwords.evidence.model import Evidence, NativeFrame, PythonFrame
+from lastwords.evidence.model import Evidence, Fault, NativeFrame, PythonFrame
 
 # Faults in these are the callers' doing: strlen(NULL), memcpy past the end, raise() after abort().
 _C_LIBRARY = re.compile(r"(libc|libm|libpthread|ld-linux[\w-]*|libgcc_s|libstdc\+\+|ld-musl[\w-]*)[-.]")
@@ -14,6 +14,7 @@ _STANDARD_LIBRARY = re.compile(r"/lib(64)?/python\d\.\d+/")
 _TEMPLATE = re.compile(r"<[^<>]*>")
 _ABI_TAG = re.compile(r"\.(cpython-[\w-]+|abi3)\.so$")
 LONGEST_FUNCTION = 4096
+NEAR_STACK = 64 << 10
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
@@ -24,10 +25,40 @@ def faulting(evidence: Evidence) -> NativeFrame | None:
 
 
 def blamed(evidence: Evidence) -> NativeFrame | None:
-    """The innermost frame outside the C library, else the innermost."""
+    """The innermost frame outside the C library, else the innermost.
+
+    Where control flow left the code, who jumped; where a stack overflowed, who recurses.
+    """
     stack = evidence.native_stack
     frames = stack.frames if stack else ()
+    if left_code(evidence.fault) and frames and evidence.fault and frames[0].address == evidence.fault.pc:
+        frames = frames[1:]
+    elif overflows(evidence.fault) and evidence.recursion is not None:
+        named = evidence.recursion.function
+        return next((frame for frame in frames if frame.function == named), faulting(evidence))
     return next((frame for frame in frames if not _is_c_library(frame)), faulting(evidence))
+
+
+def left_code(fault: Fault | None) -> bool:
+    """The program counter itself is where the fault is: there is no code there."""
+    if fault is None or fault.signal not in ("SIGSEGV", "SIGBUS"):
+        return False
+    return fault.access == "execute" or (fault.pc is not None and fault.pc == fault.address)
+
+
+def overflows(fault: Fault | None) -> bool:
+    """The address lies past the end of the thread's stack, and the stack pointer is there too."""
+    if (
+        fault is None
+        or fault.address is None
+        or fault.sp is None
+        or fault.signal not in ("SIGSEGV", "SIGBUS")
+    ):
+        return False
+    is_next_to_sp = abs(fault.address - fault.sp) < NEAR_STACK
+    if fault.stack_low is None:
+        return False
+    return is_next_to_sp and fault.address < fault.stack_low <= fault.sp + NEAR_STACK
 
 
 def _is_c_library(frame: NativeFrame) -> bool:
@@ -52,6 +83,15 @@ def python_frames(evidence: Evidence) -> tuple[PythonFrame, ...]:
     if evidence.python_stack is not None:
         return evidence.python_stack.frames
     return evidence.exception.frames if evidence.exception else ()
+
+
+def beside(evidence: Evidence) -> PythonFrame | None:
+    """Where a thread that died without Python frames of its own was waited for: yours, on another thread."""
+    own = evidence.python_stack
+    if evidence.fault is None or (own is not None and own.is_exact):
+        return None
+    frames = (frame for thread in evidence.other_threads or () for frame in thread.frames)
+    return next((frame for frame in frames if is_yours(frame)), None)
 
 
 def yours(frames: Iterable[PythonFrame]) -> PythonFrame | None:

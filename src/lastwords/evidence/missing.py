@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.evidence import signals
-from lastwords.evidence.model import Evidence, Missing
+from lastwords.evidence.model import Evidence, Hang, Missing
 
 RUN = "run the job under `lastwords run -- …`"
 
 
 def missing(evidence: Evidence) -> Iterator[Missing]:
-    yield from _about_the_end(evidence)
+    yield from _about_the_end(evidence) if evidence.hang is None else _about_the_hang(evidence.hang)
     if evidence.fault is not None:
         yield from _about_the_fault(evidence)
 
@@ -31,6 +31,19 @@ def _about_the_end(evidence: Evidence) -> Iterator[Missing]:
         )
     if signals.family_of(status.signal) in ("fault", "abort") and evidence.fault is None:
         yield Missing(what="registers, instruction and stack of the thread that died", how_to_collect=RUN)
+
+
+def _about_the_hang(hang: Hang) -> Iterator[Missing]:
+    if not hang.answered:
+        yield Missing(
+            what="the stacks of its threads",
+            how_to_collect="none to collect while it is stopped or in state D; else `py-spy dump` with more patience",
+        )
+    if hang.blocked_in is None:
+        yield Missing(
+            what="the system call that it is blocked in",
+            how_to_collect="`cat /proc/PID/syscall` as root, or let the job be traced (kernel.yama.ptrace_scope)",
+        )
 
 
 def _about_the_fault(evidence: Evidence) -> Iterator[Missing]:

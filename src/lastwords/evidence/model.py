@@ -77,6 +77,18 @@ class Fault(Fact, frozen=True, kw_only=True):
     """Something of the process took the signal and went on after it was recorded."""
     complete: bool = True
     """The recorder wrote all it wanted before the process was gone."""
+    exception_type: str | None = None
+    """The C++ exception that was under way, as C++ spells it."""
+    exception_what: str | None = None
+    address_permissions: str | None = None
+    """Of the mapping that the address lies in: `r--p`."""
+    stack_low: int | None = None
+    """Where the stack of this thread ends, and where it begins: it grows downwards."""
+    stack_high: int | None = None
+    address_offset: int | None = None
+    """Where in the mapped file the address lies."""
+    file_size: int | None = None
+    """Of that file, when the evidence was collected."""
 
 
 class MemoryAccess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,6 +111,8 @@ class Instruction(Fact, frozen=True, kw_only=True):
     is_valid: bool = True
     matches_file: bool | None = None
     """False: the bytes in memory are not those of the library on disk."""
+    is_privileged: bool = False
+    """Only the kernel may run it."""
 
 
 class NativeFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,6 +132,42 @@ class NativeFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class NativeStack(Fact, frozen=True, kw_only=True):
     frames: tuple[NativeFrame, ...]
     stopped_because: str | None = None
+    gap_before: int | None = None
+    """Frames are left out of the middle; this is the first one after the gap."""
+    omitted: int | None = None
+    """How many; None: nobody knows."""
+
+
+class Recursion(Fact, frozen=True, kw_only=True):
+    """Functions that call each other over and over."""
+
+    functions: tuple[str, ...]
+    """One round, innermost first."""
+    function: str
+    """The one of them to name."""
+    library: str | None = None
+    seen: int
+    """Rounds in the part of the stack that was saved."""
+    depth: int | None = None
+    """Rounds on the whole stack, reckoned from the size of one."""
+    bytes_each: int | None = None
+    python: PythonFrame | None = None
+    """Where the rounds pass through Python: the function that is called again and again, and from where."""
+
+
+class Pointer(Fact, frozen=True, kw_only=True):
+    """A register that points at memory, and what is there."""
+
+    register: str
+    value: int
+    bytes: str
+    """Hexadecimal."""
+    points_into: str | None = None
+    """The mapping: a path, `[stack]`, `[heap]` or `anonymous`; None: not known."""
+    offset: int | None = None
+    """How far into it; for a file, where in the file."""
+    freed: str | None = None
+    """How one sees that the memory had been given back: `cache`, `bin` or `filled`."""
 
 
 class PythonFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -167,6 +217,13 @@ class Cpu(Fact, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
 
 
+class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    seconds_before: float
+    """Before the end."""
+    resident: int
+    swap: int = 0
+
+
 class Memory(Fact, frozen=True, kw_only=True):
     """Bytes."""
 
@@ -175,6 +232,13 @@ class Memory(Fact, frozen=True, kw_only=True):
     per_item: int | None = None
     """The median change of resident memory over `items` recent items."""
     items: int | None = None
+    swap: int | None = None
+    on_item: int | None = None
+    """How much it grew since its last item began."""
+    first: int | None = None
+    """Resident when it was first seen."""
+    curve: tuple[MemoryPoint, ...] | None = None
+    """Oldest first; `resident` and `peak` are then of this curve."""
 
 
 class OomKills(Fact, frozen=True, kw_only=True):
@@ -196,6 +260,154 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Progress(Fact, frozen=True, kw_only=True):
     begun: int
     done: int
+
+
+class Mention(Fact, frozen=True, kw_only=True):
+    """One statement of fact that a log makes. The kinds are listed in evidence/text/README.md."""
+
+    kind: str
+    quote: str
+    """The line, without colours, cut to a bearable length."""
+    line: int
+    """Counted from 1."""
+    system: str
+    """Whose words these are, e.g. `slurm`."""
+    fields: dict[str, str] = {}
+    """What the line says more closely: `signal`, `code`, `library`, `by`, ..."""
+
+
+class HeldLock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A mutex of the C library that a thread waits for."""
+
+    address: int
+    owner: int | None = None
+    """The thread that holds it."""
+    owner_is_here: bool | None = None
+    """False: no thread of this process has that number; after a fork the owner stayed behind in the parent."""
+
+
+class HungThread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    tid: int
+    name: str | None = None
+    state: str | None = None
+    """The letter of /proc/PID/stat: R runs, S sleeps, D sleeps uninterruptibly, T is stopped."""
+    blocked_in: str | None = None
+    """A system call, or `running`."""
+    wait_channel: str | None = None
+    frames: tuple[NativeFrame, ...] = ()
+    """Native, innermost first."""
+    lock: HeldLock | None = None
+
+
+class Hang(Fact, frozen=True, kw_only=True):
+    """A process that lives, and whose item takes longer than it may. What is said of no thread is the main one's."""
+
+    seconds: float
+    limit: float
+    state: str | None = None
+    blocked_in: str | None = None
+    """A system call, or `running`."""
+    wait_channel: str | None = None
+    lock: HeldLock | None = None
+    ran: float | None = None
+    """Part of one CPU that it used while we waited for the item."""
+    waited: float | None = None
+    """Part of the time that its threads were ready to run, and got no CPU."""
+    answered: bool = True
+    """False: it did not answer the probe signal, so there are no stacks."""
+    threads: tuple[HungThread, ...] = ()
+
+
+class MemoryGroup(Fact, frozen=True, kw_only=True):
+    """A control group that the process was in, right after its death. Bytes."""
+
+    path: str
+    limit: int | None = None
+    """None: there is none."""
+    used: int | None = None
+    peak: int | None = None
+    failures: int | None = None
+    """How often it was full when somebody asked for more."""
+
+
+class Pressure(Fact, frozen=True, kw_only=True):
+    """Per cent of the last ten seconds in which some, or all, tasks of the machine waited for the resource."""
+
+    resource: str
+    some: float
+    full: float | None = None
+
+
+class CpuTime(Fact, frozen=True, kw_only=True):
+    cpus: int | None = None
+    quota: float | None = None
+    """CPUs that its group may use; None: no limit."""
+    throttled: float | None = None
+    """Part of its life in which its group was not let run."""
+    load: float | None = None
+
+
+class LimitUse(Fact, frozen=True, kw_only=True):
+    """Something of which a process may have only so many."""
+
+    name: str
+    """As in /proc/PID/limits, e.g. `open files`."""
+    used: int | None = None
+    soft: int | None = None
+    """None: no limit."""
+    hard: int | None = None
+
+
+class Space(Fact, frozen=True, kw_only=True):
+    """Bytes of a file system."""
+
+    path: str
+    free: int
+    total: int
+    free_files: int | None = None
+
+
+class KernelLine(Fact, frozen=True, kw_only=True):
+    kind: str
+    """`memory kill`, `segfault` or `trap`."""
+    text: str
+    constraint: str | None = None
+    """For a memory kill: CONSTRAINT_MEMCG is a container's limit, CONSTRAINT_NONE the whole machine."""
+    cgroup: str | None = None
+
+
+class HostMemory(Fact, frozen=True, kw_only=True):
+    """Bytes."""
+
+    total: int | None = None
+    available: int | None = None
+    swap_free: int | None = None
+    """None: there is no swap."""
+
+
+class Place(Fact, frozen=True, kw_only=True):
+    """Where it ran, as whoever started it would say."""
+
+    host: str | None = None
+    cgroup: str | None = None
+    container: str | None = None
+    orchestrator: dict[str, str] = {}
+    """Variables from a short list that is known to hold no secrets."""
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The machine right after the death."""
+
+    memory: HostMemory | None = None
+    memory_groups: tuple[MemoryGroup, ...] | None = None
+    """The process's own first, then each above it."""
+    pressure: tuple[Pressure, ...] | None = None
+    cpu: CpuTime | None = None
+    limits: tuple[LimitUse, ...] | None = None
+    spaces: tuple[Space, ...] | None = None
+    kernel_log: tuple[KernelLine, ...] | None = None
+    """Lines about this process since the run began; None: the log cannot be read here."""
+    place: Place | None = None
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +440,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shut_down: bool | None = None
     """Python came to its own, orderly end: `sys.exit()` passes through that, `os._exit()` does not."""
     events: tuple[Event, ...] | None = None
+    mentions: tuple[Mention, ...] | None = None
+    """What a log says, in the order of its lines; None: no log was read."""
+    recursion: Recursion | None = None
+    pointers: tuple[Pointer, ...] | None = None
+    machine: Machine | None = None
+    hang: Hang | None = None
+    """It lives, and does not get on; `status` is then None."""
     missing: tuple[Missing, ...] = ()
     notes: tuple[str, ...] = ()
     """For maintainers: what went wrong while collecting."""

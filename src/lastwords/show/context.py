@@ -8,6 +8,7 @@ from pathlib import PurePath
 from lastwords.causes.words import survived
 from lastwords.diagnosis import Diagnosis
 from lastwords.evidence.frames import (
+    beside,
     blamed,
     faulting,
     python_frames,
@@ -16,6 +17,7 @@ from lastwords.evidence.frames import (
     yours,
 )
 from lastwords.evidence.model import Evidence, NativeFrame, PythonFrame
+from lastwords.show import machine
 from lastwords.show.lines import Line, line
 from lastwords.show.quantities import duration, size
 
@@ -42,7 +44,13 @@ def native_place(evidence: Evidence) -> Line | None:
     if frame is None or inner is None or survived(evidence) or not (frame.function or frame.library):
         return None
     is_other = inner is not frame and inner.function is not None
-    caller = f"{short_function(inner.function or '')}, called by " if is_other else ""
+    # The C library's ways from abort() to the signal tell nobody anything.
+    name = (
+        "abort"
+        if evidence.fault and evidence.fault.signal == "SIGABRT"
+        else short_function(inner.function or "")
+    )
+    caller = f"{name}, called by " if is_other else ""
     return line(f"in {caller}{' · '.join(_parts(frame))}")
 
 
@@ -57,10 +65,12 @@ def _parts(frame: NativeFrame) -> Iterator[str]:
 
 
 def _your_code(evidence: Evidence) -> Iterator[Line]:
-    frame = yours(python_frames(evidence))
-    if frame is not None:
+    frame, elsewhere = yours(python_frames(evidence)), beside(evidence)
+    if elsewhere is not None:
+        yield line(f"{_python(elsewhere)}  (another thread)", label="your code", tone="code")
+    elif frame is not None:
         yield line(_python(frame), label="your code", tone="code")
-    if evidence.python_stack is not None and not evidence.python_stack.is_exact:
+    if elsewhere is None and evidence.python_stack is not None and not evidence.python_stack.is_exact:
         yield line("called for this item; nobody saw where in it", label="", tone="dim")
     surfaced = yours(evidence.exception.surfaced) if evidence.exception else None
     if surfaced is not None:
@@ -97,7 +107,9 @@ def _memory(evidence: Evidence) -> Iterator[str]:
     growth = memory.per_item
     trend = None if growth is None else "steady" if growth < STEADY else f"growing {size(growth)} per item"
     used = f"memory {size(memory.resident)}" if memory.resident is not None else None
-    words = ", ".join(filter(None, [used or (f"memory {trend}" if trend else None), trend if used else None]))
+    at_once = machine.at_once(memory)
+    parts = [used or (f"memory {trend}" if trend else None), trend if used and not at_once else None, at_once]
+    words = ", ".join(filter(None, parts))
     if words:
         yield words
 

@@ -10,7 +10,15 @@ import msgspec
 from lastwords.causes import Facts
 from lastwords.causes.words import hexadecimal
 from lastwords.diagnosis import Diagnosis, Verdict
-from lastwords.evidence.model import Evidence, NativeFrame, PythonFrame, PythonStack
+from lastwords.evidence.model import (
+    Evidence,
+    Machine,
+    MemoryPoint,
+    NativeFrame,
+    PythonFrame,
+    PythonStack,
+)
+from lastwords.evidence.model import HungThread as FoundThread
 from lastwords.show.quantities import utc
 from lastwords.show.secrets import mask_all
 
@@ -75,6 +83,35 @@ class Memory(msgspec.Struct, kw_only=True):
     per_item: int | None
     oom_kills_before: int | None
     oom_kills_after: int | None
+    items: int | None
+    """How many items `per_item` was measured over."""
+    on_item: int | None
+    """How much it grew since its last item began."""
+    curve: list[MemoryPoint] | None
+    """Oldest first."""
+
+
+class HungThread(msgspec.Struct, kw_only=True):
+    tid: int
+    name: str | None
+    state: str | None
+    blocked_in: str | None
+    functions: list[str | None]
+    """Native, innermost first."""
+
+
+class Hang(msgspec.Struct, kw_only=True):
+    seconds: float
+    limit: float
+    state: str | None
+    blocked_in: str | None
+    """A system call, or `running`."""
+    lock_owner: int | None
+    lock_owner_is_here: bool | None
+    ran: float | None
+    waited: float | None
+    answered: bool
+    threads: list[HungThread]
 
 
 class Missing(msgspec.Struct, kw_only=True):
@@ -93,6 +130,10 @@ class Document(msgspec.Struct, kw_only=True):
     contradictions: list[str]
     missing: list[Missing]
     signature: str | None
+    hang: Hang | None
+    """It lives, and does not get on."""
+    machine: Machine | None
+    """Right after the death."""
 
 
 def render(diagnosis: Diagnosis) -> bytes:
@@ -122,6 +163,8 @@ def document(diagnosis: Diagnosis) -> Document:
         contradictions=list(diagnosis.contradictions),
         missing=[Missing(what=one.what, how_to_collect=one.how_to_collect) for one in evidence.missing],
         signature=diagnosis.signature,
+        hang=_hang(evidence),
+        machine=evidence.machine,
     )
 
 
@@ -194,4 +237,35 @@ def _memory(evidence: Evidence) -> Memory | None:
         per_item=memory.per_item if memory else None,
         oom_kills_before=kills.before if kills else None,
         oom_kills_after=kills.after if kills else None,
+        items=memory.items if memory else None,
+        on_item=memory.on_item if memory else None,
+        curve=list(memory.curve) if memory and memory.curve is not None else None,
+    )
+
+
+def _hang(evidence: Evidence) -> Hang | None:
+    found = evidence.hang
+    if found is None:
+        return None
+    return Hang(
+        seconds=found.seconds,
+        limit=found.limit,
+        state=found.state,
+        blocked_in=found.blocked_in,
+        lock_owner=found.lock.owner if found.lock else None,
+        lock_owner_is_here=found.lock.owner_is_here if found.lock else None,
+        ran=found.ran,
+        waited=found.waited,
+        answered=found.answered,
+        threads=[_hung_thread(thread) for thread in found.threads],
+    )
+
+
+def _hung_thread(thread: FoundThread) -> HungThread:
+    return HungThread(
+        tid=thread.tid,
+        name=thread.name,
+        state=thread.state,
+        blocked_in=thread.blocked_in,
+        functions=[frame.function for frame in thread.frames],
     )

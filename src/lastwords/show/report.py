@@ -53,6 +53,8 @@ def percent(confidence: float) -> str:
 
 
 def headline(evidence: Evidence) -> str:
+    if evidence.hang is not None:
+        return f"{subject(evidence.process)} hangs{_on_item(evidence)}"
     if evidence.status is None and evidence.fault is None:
         return f"{subject(evidence.process)} ended{_on_item(evidence)}; nobody saw how"
     return f"{subject(evidence.process)} {_ending(evidence)}{_on_item(evidence)}"

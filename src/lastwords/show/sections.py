@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from lastwords.causes.words import hexadecimal
 from lastwords.diagnosis import Diagnosis, Verdict
-from lastwords.evidence.frames import short_library
-from lastwords.evidence.model import Evidence, Fault, NativeFrame, PythonFrame
+from lastwords.evidence.model import Evidence, Fault
+from lastwords.show import machine, registers, stacks
 from lastwords.show.lines import Line, Section, line
 from lastwords.show.quantities import duration, utc
 
-MOST_FRAMES = 40
 MOST_THREADS = 16
 
 
@@ -20,10 +19,15 @@ def sections(diagnosis: Diagnosis) -> Iterator[Section]:
     every = (
         ("causes", _causes(diagnosis)),
         ("the death", _death(evidence)),
-        ("native stack", _native_stack(evidence)),
+        ("the hang", machine.hang(evidence)),
+        ("stack", stacks.merged_stack(evidence)),
+        ("native stack", stacks.native_stack(evidence)),
         ("Python stack", _python_stack(evidence)),
         ("other threads", _threads(evidence)),
-        ("registers", _registers(evidence)),
+        ("registers", registers.registers(evidence)),
+        ("what they point at", registers.pointed(evidence)),
+        ("its memory", machine.memory(evidence)),
+        ("the machine", machine.machine(evidence)),
         ("before it", _events(evidence)),
         ("not known", _missing(evidence)),
         ("signature", iter([line(diagnosis.signature)])),
@@ -73,57 +77,19 @@ def _fault(fault: Fault) -> str:
     return f"{fault.signal} {fault.code_name or fault.code}{address}{access}{sender}"
 
 
-def _native_stack(evidence: Evidence) -> Iterator[Line]:
-    stack = evidence.native_stack
-    if stack is None:
-        return
-    for number, frame in enumerate(stack.frames[:MOST_FRAMES]):
-        yield line(_native(frame), label=f"#{number}")
-    if len(stack.frames) > MOST_FRAMES:
-        yield line(f"… and {len(stack.frames) - MOST_FRAMES} more", tone="dim")
-    if stack.stopped_because:
-        yield line(f"ends here: {stack.stopped_because}", tone="dim")
-
-
-def _native(frame: NativeFrame) -> str:
-    where = f" at {frame.file}:{frame.line}" if frame.file else ""
-    package = f" ({frame.package} {frame.package_version or ''})".replace(" )", ")") if frame.package else ""
-    library = f" in {short_library(frame.library)}{package}" if frame.library else ""
-    guess = "" if frame.trust in ("context", "cfi") else f" [{frame.trust}]"
-    inlined = " [inlined]" if frame.inlined else ""
-    return f"{frame.address:#x} {frame.function or '?'}{inlined}{library}{where}{guess}"
-
-
 def _python_stack(evidence: Evidence) -> Iterator[Line]:
     if evidence.python_stack is not None:
-        yield from _python_frames(evidence.python_stack.frames)
+        yield from stacks.python_frames(evidence.python_stack.frames)
     elif evidence.exception is not None:
-        yield from _python_frames(evidence.exception.frames)
-        yield from _python_frames(evidence.exception.surfaced)
-
-
-def _python_frames(frames: tuple[PythonFrame, ...]) -> Iterator[Line]:
-    for frame in frames[:MOST_FRAMES]:
-        yield line(f"{frame.file}:{frame.line or '?'} in {frame.function}")
-        if frame.code:
-            yield line(frame.code, tone="code", depth=1)
+        yield from stacks.python_frames(evidence.exception.frames)
+        yield from stacks.python_frames(evidence.exception.surfaced)
 
 
 def _threads(evidence: Evidence) -> Iterator[Line]:
     for thread in (evidence.other_threads or ())[:MOST_THREADS]:
         frame = thread.frames[0] if thread.frames else None
-        place = f"{frame.file}:{frame.line or '?'} in {frame.function}" if frame else "no Python frame"
+        place = stacks.python_text(frame) if frame else "no Python frame"
         yield line(place, label=thread.thread)
-
-
-def _registers(evidence: Evidence) -> Iterator[Line]:
-    values = (
-        [f"{name} {value:#x}" for name, value in evidence.fault.registers.items()] if evidence.fault else []
-    )
-    for start in range(0, len(values), 3):
-        yield line("  ".join(values[start : start + 3]), tone="dim")
-    if evidence.instruction is not None:
-        yield line(f"{evidence.instruction.text}    ({evidence.instruction.bytes})", label="instruction")
 
 
 def _events(evidence: Evidence) -> Iterator[Line]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from lastwords.watch.curves import Seen
 from lastwords.watch.last_state import LastState
+from lastwords.watch.machine import Beginning, Machine
 from lastwords.watch.memory_kills import MemoryKills
 from lastwords.watch.processes import Process
 from lastwords.watch.status import Status
@@ -22,6 +24,12 @@ class Ended:
     """When we saw it, on the monotonic clock of the boxes: it had ended by then."""
     is_command: bool = False
     memory_kills: MemoryKills | None = None
+    seen: Seen = field(default_factory=Seen)
+    probe: str | None = None
+    """A snapshot of it, taken not long before: its memory was nearly full."""
+    beginning: Beginning | None = None
+    machine: Machine | None = None
+    """Looked at only if this was a death."""
 
     @property
     def words(self) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from lastwords.watch import last_state
+from lastwords.watch import last_state, machine
 from lastwords.watch.deaths import STOPS, History, Judgement, Verdict, judge
 from lastwords.watch.ending import Ended
+from lastwords.watch.kernel_log import KernelLog
 from lastwords.watch.last_state import LastState
 from lastwords.watch.processes import Process, Processes
 from lastwords.watch.run_directory import RunDirectory, forget_box
@@ -27,11 +29,14 @@ class Inquest:
         self.deaths: list[Ended] = []
         self.consequences: list[Ended] = []
         self.unexplained: list[Ended] = []
+        self.killed_by_us: set[Process] = set()
+        """They hung, and were explained before they were killed."""
         self._waiting: list[Ended] = []
         self._directory = directory
         self._living = living
         self._on_death = on_death
         self._kept_boxes = 0
+        self._kernel_log = KernelLog()
 
     def hear(self, ended: Sequence[Ended]) -> None:
         for one in ended:
@@ -85,7 +90,13 @@ class Inquest:
         return judgement
 
     def _act(self, ended: Ended, judgement: Judgement) -> None:
-        if judgement.verdict is Verdict.DEATH:
+        if ended.process in self.killed_by_us:
+            # What its parent says of it now is the echo of the hang.
+            self.history.fallen.append(ended)
+            if ended.process.box is not None:
+                forget_box(ended.process.box)
+        elif judgement.verdict is Verdict.DEATH:
+            ended = self._with_machine(ended)
             self.history.fallen.append(ended)
             self.deaths.append(ended)
             self._waiting.append(ended)
@@ -94,6 +105,12 @@ class Inquest:
             self.consequences.append(ended)
         elif ended.process.box is not None:
             self._forget_or_keep(ended.process.box, ended.state)
+
+    def _with_machine(self, ended: Ended) -> Ended:
+        """Now, and not when it is explained: by then others may have taken or given back what it lacked."""
+        if ended.beginning is None:
+            return ended
+        return replace(ended, machine=machine.look(ended.process.pid, ended.beginning, self._kernel_log))
 
     def _forget_or_keep(self, box: str, state: LastState | None) -> None:
         """A pool raises a worker's exception again in its parent: only the worker's box knows the item."""

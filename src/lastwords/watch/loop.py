@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from lastwords.watch import last_state, signals
 from lastwords.watch.ending import Ended
+from lastwords.watch.hangs import Hangs, Hung, OnHang, Policy
 from lastwords.watch.inquest import Inquest, OnDeath
 from lastwords.watch.proc import is_dying, is_stopped
 from lastwords.watch.processes import Process
@@ -35,11 +36,17 @@ class Outcome:
     unexplained: list[Ended] = field(default_factory=list)
     """Deaths that `on_death` could not keep; their boxes are where they were."""
     still_running: list[Process] = field(default_factory=list)
+    hangs: list[Hung] = field(default_factory=list)
 
 
 class Loop:
     def __init__(
-        self, pid: int, inbox: signals.Inbox, directory: RunDirectory | None, on_death: OnDeath
+        self,
+        pid: int,
+        inbox: signals.Inbox,
+        directory: RunDirectory | None,
+        on_death: OnDeath,
+        hangs: tuple[Policy, OnHang] | None = None,
     ) -> None:
         self._inbox = inbox
         self._is_recorded = directory is not None
@@ -47,13 +54,15 @@ class Loop:
         self._epoll.register(inbox.descriptor, select.EPOLLIN)
         self._watcher = Watcher(pid, directory, self._epoll)
         self._inquest = Inquest(directory, self._watcher.living, on_death)
+        self._hangs = Hangs(*hangs, self._watcher.memory_of) if hangs is not None else None
         self._ctrl_z = False
 
     def run(self) -> Outcome:
         with self._epoll:
             while self._watcher.command_status is None:
-                self._turn(timeout=0.0 if self._inquest.is_waiting else None)
+                self._turn(timeout=0.0 if self._inquest.is_waiting else self._until_next_look())
                 self._inquest.explain_one()
+                self._look_for_hangs()
             self._wait_for_the_last()
         self._inquest.hear(self._watcher.never_announced())
         while self._inquest.is_waiting:
@@ -64,7 +73,16 @@ class Loop:
             consequences=self._inquest.consequences,
             unexplained=self._inquest.unexplained,
             still_running=list(self._watcher.living),
+            hangs=self._hangs.explained if self._hangs else [],
         )
+
+    def _until_next_look(self) -> float | None:
+        return self._hangs.timeout() if self._hangs is not None else None
+
+    def _look_for_hangs(self) -> None:
+        if self._hangs is not None:
+            self._hangs.look(self._watcher.living)
+            self._inquest.killed_by_us |= self._hangs.killed
 
     def _turn(self, timeout: float | None) -> None:
         """Signals first: a job that is told to stop must not wait for us."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lastwords import _native
@@ -23,7 +24,11 @@ class MemoryKillCounters:
 
     def begin(self, pid: int) -> None:
         """To be asked while the process lives: a dead one is in no group."""
-        found = _native.oom_kills(pid)
+        self.move(pid, _native.oom_kills(pid))
+
+    def move(self, pid: int, found: Iterable[tuple[str, int, int]]) -> None:
+        """It is in these groups now, and they had these counters when that was noticed."""
+        found = tuple(found)
         self._groups[pid] = tuple((group, version) for group, version, _ in found)
         for group, version, count in found:
             self._last.setdefault((group, version), count)

@@ -50,3 +50,20 @@ def group_of(pid: int) -> int | None:
     with contextlib.suppress(OSError):
         return os.getpgid(pid)
     return None
+
+
+LARGEST_TEXT = 64 << 10
+
+
+def read_text(path: str) -> str:
+    """A small file of /proc or /sys; empty when it cannot be read."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return file.read(LARGEST_TEXT).decode("utf-8", "replace")
+    return ""
+
+
+def read_number(path: str) -> int | None:
+    """None also for `max`, which is no number."""
+    with contextlib.suppress(ValueError):
+        return int(read_text(path))
+    return None

@@ -57,8 +57,10 @@ class RunDirectory:
 
 
 def forget_box(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
+    """And the snapshot beside it, if there is one."""
+    for name in (path, f"{path}.probe"):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
 
 
 def _remove(path: str) -> None:

@@ -12,11 +12,17 @@ from lastwords.watch import command, signals
 from lastwords.watch.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from lastwords.watch.hangs import OnHang, Policy
     from lastwords.watch.inquest import OnDeath
     from lastwords.watch.loop import Outcome
 
 
-def run(words: Sequence[str], directory: RunDirectory | None, on_death: OnDeath) -> Outcome:
+def run(
+    words: Sequence[str],
+    directory: RunDirectory | None,
+    on_death: OnDeath,
+    hangs: tuple[Policy, OnHang] | None = None,
+) -> Outcome:
     """Without a directory nothing is recorded. Raises CommandRefused when the command cannot be started."""
     inbox = signals.Inbox()
     try:
@@ -30,6 +36,6 @@ def run(words: Sequence[str], directory: RunDirectory | None, on_death: OnDeath)
         # Only now: the command starts while Python loads the rest of us.
         from lastwords.watch.loop import Loop
 
-        return Loop(pid, inbox, directory, on_death).run()
+        return Loop(pid, inbox, directory, on_death, hangs).run()
     finally:
         inbox.close()

@@ -9,7 +9,8 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 
-from lastwords.watch import announcements, last_state, status
+from lastwords.watch import announcements, last_state, machine, probes, status
+from lastwords.watch.curves import Curves, Points
 from lastwords.watch.ending import Ended
 from lastwords.watch.memory_kills import MemoryKillCounters
 from lastwords.watch.processes import Process, Processes
@@ -32,6 +33,9 @@ class Watcher:
         """Pids that have ended for us, and that their parents may still leave to us."""
         self._seen_boxes: set[str] = set()
         self._counters = MemoryKillCounters()
+        self._curves = Curves()
+        self._bell: int | None = None
+        self._beginnings: dict[int, machine.Beginning] = {}
         self._noticed_ns = 0
         if directory is not None:
             epoll.register(directory.listener.fileno(), select.EPOLLIN)
@@ -51,8 +55,14 @@ class Watcher:
         self._noticed_ns = time.monotonic_ns()
         # Looked up before anything is opened or closed: descriptors are numbers, and numbers are used again.
         gone = [self._watched[descriptor] for descriptor, _ in ready if descriptor in self._watched]
+        if any(descriptor == self._bell for descriptor, _ in ready):
+            self._take_last_looks()
         self._take_announcements()
         return [*self._reap(), *self._learn(gone)]
+
+    def memory_of(self, process: Process) -> Points:
+        """So far, of one that lives."""
+        return self._curves.so_far(process.pid)
 
     def is_anybody_left(self) -> bool:
         """Also an orphan that has only just been forked, and has had no time yet to announce itself."""
@@ -100,6 +110,22 @@ class Watcher:
             self._watched[process.pidfd] = process
             self._epoll.register(process.pidfd, select.EPOLLIN)
         self._counters.begin(process.pid)
+        self._beginnings[process.pid] = machine.begin(process.pid)
+        self._curves.begin(process)
+        self._listen_for_alarms()
+
+    def _listen_for_alarms(self) -> None:
+        if self._bell is None and self._curves.bell is not None:
+            self._bell = self._curves.bell
+            self._epoll.register(self._bell, select.EPOLLIN)
+
+    def _take_last_looks(self) -> None:
+        """A kill for want of memory leaves no stacks: whoever is near it is asked for them before."""
+        for pid in self._curves.alarms():
+            process = self.living.get(pid)
+            state = probes.state_of(process) if process is not None else None
+            if process is not None and state is not None:
+                probes.ask(process, state)
 
     def _forget(self, replaced: Process) -> None:
         """The same process began a new box after an exec: the old one tells of a program that is no more."""
@@ -156,6 +182,10 @@ class Watcher:
         state = last_state.read(process.box) if process.box is not None else None
         if state is not None and state.parent:
             self.living.place_below(process, state.parent)
+        seen, beginning = self._curves.end(process.pid), self._beginnings.pop(process.pid, None)
+        if seen.moved_to is not None:
+            self._counters.move(process.pid, seen.moved_to)
+            beginning = machine.moved(beginning, seen.moved_to)
         return Ended(
             process=process,
             status=status.with_box(known, state),
@@ -164,6 +194,9 @@ class Watcher:
             noticed_ns=self._noticed_ns,
             is_command=process.pid == self.command,
             memory_kills=self._counters.end(process.pid),
+            seen=seen,
+            probe=probes.complete(process.box) if process.box is not None else None,
+            beginning=beginning,
         )
 
     def _unannounced(self, pid: int) -> Process:

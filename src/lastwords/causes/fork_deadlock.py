@@ -1,0 +1,92 @@
+"""The process was forked while another thread held a lock, and waits for that lock for ever.
+
+fork() copies the memory and only one thread. A lock that another thread held at that moment stays locked in the
+child, and nobody is there to release it. The thread belongs to OpenMP, OpenCV, BLAS, gRPC, a logger or CUDA; the
+worker then hangs at its first call into that library, without a word.
+
+Python and some libraries warn when they see it coming. A stack that ends in a lock's wait right after a fork proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import first, nothing_said, quoted, reason, said
+from lastwords.evidence.model import Evidence
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    hints, waits = (
+        said(evidence, "fork-hint"),
+        said(evidence, "waiting", "no-progress", "deadlock", "lock-wait"),
+    )
+    reasons = [
+        *_orphaned_lock(evidence),
+        *reason(evidence, "said_so", "fork-deadlock"),
+        *reason(evidence, "forked_with_threads", "fork-hint"),
+    ]
+    if hints and waits:
+        reasons.append(quoted("stands_still", waits[0]))
+    elif waits:
+        reasons.append(quoted("waits", waits[0]))
+    if said(evidence, "lock-wait"):
+        reasons.extend(reason(evidence, "waits_for_lock", "lock-wait"))
+    yield from nothing_said(reasons)
+
+
+def _orphaned_lock(evidence: Evidence) -> Iterator[Reason]:
+    """A thread waits for a mutex whose owner is no thread of this process: it stayed behind in the parent."""
+    found = evidence.hang
+    locks = [found.lock, *(thread.lock for thread in found.threads)] if found is not None else []
+    for lock in locks:
+        if lock is not None and lock.owner_is_here is False:
+            yield Reason(
+                "owner_left_behind",
+                f"the lock it waits for is held by thread {lock.owner}, which is not here",
+            )
+            return
+
+
+def sentence(_evidence: Evidence) -> str:
+    return "It was forked while another thread held a lock, and waits for that lock for ever."
+
+
+def facts(evidence: Evidence) -> Facts:
+    found = first(evidence, "fork-deadlock", "fork-hint")
+    return {"line": found.line if found else None}
+
+
+def remedy(_evidence: Evidence) -> Iterator[Step]:
+    yield Step(
+        text="start workers without fork: `multiprocessing_context='spawn'` (DataLoader), `mp.get_context('forkserver')` (pools)"
+    )
+    yield Step(
+        text="OpenCV: `cv2.setNumThreads(0)` in worker_init_fn; tokenizers: TOKENIZERS_PARALLELISM=false; OpenMP: one thread:",
+        command="export OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false",
+    )
+    yield Step(text="see where a worker waits:", command="py-spy dump --native --pid PID")
+
+
+CAUSE = Cause(
+    id="fork-deadlock",
+    title="A lock was held when the process was forked",
+    doc=__doc__,
+    needs=("hang", "mentions"),
+    prior=-3.0,
+    weights={
+        "owner_left_behind": 6.5,
+        "said_so": 5.0,
+        "forked_with_threads": 1.2,
+        "stands_still": 2.6,
+        "waits": 1.1,
+        "waits_for_lock": 1.8,
+        "nothing_said": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:fork-deadlock",),
+    near_misses=("text:hang", "text:collective-timeout"),
+)

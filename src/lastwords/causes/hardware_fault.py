@@ -1,0 +1,80 @@
+"""Hardware is failing.
+
+Memory that flips bits, a GPU that fell off the bus, a PCI Express link with errors, a CPU that is too hot: programs die
+in places that make no sense, different ones each time, on one machine and no other. The kernel and the GPU's driver
+report some of it (machine checks, EDAC, AER, Xid 48, 63, 64, 74, 79, 94, 95, ECC).
+
+A crash alone does not prove it; a report of the hardware does, and so does the same crash in unrelated programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import bare, field, nothing_said, reason
+from lastwords.evidence.model import Evidence
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    reasons = [*reason(evidence, "reported", "hardware-error"), *reason(evidence, "hinted", "hardware-hint")]
+    if bare(evidence, "SIGSEGV", "SIGBUS", "SIGILL") and not reasons:
+        reasons.append(Reason("could_be", "memory that flips bits ends so too, in places that make no sense"))
+    yield from nothing_said(reasons)
+
+
+def sentence(evidence: Evidence) -> str:
+    unit = field(evidence, ("hardware-error",), "unit")
+    return f"The hardware reported an error of its own{f' ({unit})' if unit else ''}."
+
+
+def facts(evidence: Evidence) -> Facts:
+    kinds = ("hardware-error",)
+    return {
+        "unit": field(evidence, kinds, "unit"),
+        "xid": field(evidence, kinds, "xid"),
+        "device": field(evidence, kinds, "device"),
+    }
+
+
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    unit = field(evidence, ("hardware-error",), "unit") or ""
+    if unit in ("GPU", "NVLink", "PCI Express"):
+        yield Step(
+            text="see what the driver counted, and take the card out of service:",
+            command="nvidia-smi -q -d ECC,PAGE_RETIREMENT,ROW_REMAPPER; sudo dmesg -T | grep -iE 'xid|aer'",
+        )
+        yield Step(text="test it:", command="dcgmi diag -r 3")
+    if unit == "disk":
+        yield Step(text="read the disk's own record:", command="sudo smartctl -a /dev/DEVICE")
+    yield Step(
+        text="see what the kernel counted:",
+        command="sudo dmesg -T | grep -iE 'hardware error|edac|mce'; sudo ras-mc-ctl --errors",
+    )
+    yield Step(
+        text="run the same job on another machine; memory: set it to its rated speed (no XMP, EXPO), then memtest86+"
+    )
+    yield Step(
+        text="Slurm: `scontrol update nodename=NODE state=drain reason=hardware`; Kubernetes: `kubectl cordon NODE`"
+    )
+
+
+CAUSE = Cause(
+    id="hardware-fault",
+    title="Hardware is failing",
+    doc=__doc__,
+    needs=("mentions", "status"),
+    prior=-3.0,
+    weights={
+        "reported": 5.6,
+        "hinted": 2.0,
+        "could_be": 0.4,
+        "nothing_said": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:hardware-fault",),
+    near_misses=("text:cuda-illegal-access", "wild-pointer"),
+)

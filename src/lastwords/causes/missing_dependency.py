@@ -1,0 +1,112 @@
+"""A library or a module that the program needs is not there.
+
+A Python module is not installed where the *worker* runs (another interpreter, another image, another PYTHONPATH), a
+shared library is not on the loader's path, or the system's C library is older than the wheel needs. On a cluster the
+driver often has what the workers lack. A file of your own with a standard module's name (signal.py, random.py) hides
+that module and looks the same.
+
+Libraries that are there and do not fit together are a conflict, not this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import field, nothing_said, only_lost, reason, said
+from lastwords.evidence.model import Evidence
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    reasons = [
+        *reason(evidence, "module_missing", "module-missing"),
+        *reason(evidence, "library_missing", "library-missing"),
+        *reason(evidence, "system_too_old", "symbol-missing"),
+        *reason(evidence, "shadowed", "shadowed"),
+        *reason(evidence, "name_missing", "name-missing", "symbol-undefined"),
+        *reason(evidence, "start_failed", "start-failed"),
+    ]
+    if reasons and said(evidence, "fatal-python"):
+        reasons.append(Reason("python_gave_up", "Python itself gave up: it does not find its own modules"))
+    if only_lost(evidence):
+        reasons.append(
+            Reason("worker_lost", "a worker vanished without a word, as one that cannot import does")
+        )
+    yield from nothing_said(reasons)
+
+
+def sentence(evidence: Evidence) -> str:
+    module = field(evidence, ("module-missing",), "module")
+    library = field(evidence, ("library-missing",), "library")
+    version = field(evidence, ("symbol-missing",), "version")
+    if module:
+        return f"The Python that ran the worker has no module {module}."
+    if version:
+        return f"The system's libraries are too old: {version} is not in them."
+    return (
+        f"The shared library {library} is not there."
+        if library
+        else "Something that it needs is not installed where it ran."
+    )
+
+
+def facts(evidence: Evidence) -> Facts:
+    return {
+        "module": field(evidence, ("module-missing", "shadowed"), "module"),
+        "library": field(evidence, ("library-missing",), "library"),
+        "version": field(evidence, ("symbol-missing",), "version"),
+    }
+
+
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    module = field(evidence, ("module-missing",), "module")
+    if said(evidence, "symbol-missing"):
+        yield Step(
+            text="see what the system has, and take a wheel for it (manylinux tag) or a newer image:",
+            command="ldd --version | head -1",
+        )
+    if said(evidence, "library-missing"):
+        yield Step(
+            text="see which library lacks what:", command="ldd PATH_OF_THE_EXTENSION.so | grep 'not found'"
+        )
+        yield Step(
+            text="libGL.so.1: install libgl1, or opencv-python-headless; libcuda.so.1: the driver is missing in this container (docker run --gpus all)"
+        )
+    if module:
+        yield Step(
+            text="install it where the worker runs, not only where the driver does:",
+            command=f"python -m pip install {module.split('.')[0]}",
+        )
+        yield Step(
+            text="see that no file of yours has that name:",
+            command=f"python -c 'import {module.split('.')[0]} as m; print(m.__file__)'",
+        )
+    yield Step(
+        text="Spark: PYSPARK_PYTHON and --archives venv.tar.gz; Ray: runtime_env={'pip': [...]}; Dask: the same image for workers and client"
+    )
+
+
+CAUSE = Cause(
+    id="missing-dependency",
+    title="A library or module is not there",
+    doc=__doc__,
+    needs=("mentions", "exception"),
+    prior=-3.0,
+    weights={
+        "module_missing": 5.6,
+        "library_missing": 5.6,
+        "system_too_old": 5.2,
+        "shadowed": 3.6,
+        "name_missing": 1.9,
+        "start_failed": 1.2,
+        "worker_lost": 0.7,
+        "python_gave_up": -1.2,
+        "nothing_said": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:missing-dependency",),
+    near_misses=("text:library-conflict", "text:wrong-architecture"),
+)

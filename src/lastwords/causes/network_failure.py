@@ -1,0 +1,81 @@
+"""A connection to another machine failed, and the work with it.
+
+The server closed it, a name did not resolve, a download stopped halfway, the scheduler did not hear a heartbeat. One
+such failure in a worker that does not try again ends the whole job.
+
+Broken pipes and closed connections between processes of one job are echoes: the other end died. Time-outs of
+collectives have a cause of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import first, nothing_said, reason, said
+from lastwords.evidence.model import Evidence
+
+
+def _own_pipe(evidence: Evidence) -> bool:
+    found = evidence.exception
+    return found is not None and any("multiprocessing" in frame.file for frame in found.frames[:4])
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    reasons = [*reason(evidence, "said_so", "network-failure")]
+    if not reasons:
+        reasons = [
+            *reason(evidence, "peer_gone", "peer-lost"),
+            *reason(evidence, "not_heard", "heartbeat-lost"),
+        ]
+    if reasons and _own_pipe(evidence):
+        reasons.append(
+            Reason("own_pipe", "the connection was between two processes of the job: the other end died")
+        )
+    elif reasons and said(evidence, "lost", "parent-gone", "collective-timeout"):
+        reasons.append(Reason("may_be_echo", "somebody died as well: this may be the echo"))
+    yield from nothing_said(reasons)
+
+
+def sentence(_evidence: Evidence) -> str:
+    return "A connection failed, and nothing tried again."
+
+
+def facts(evidence: Evidence) -> Facts:
+    found = first(evidence, "network-failure", "peer-lost")
+    return {"line": found.line if found else None, "system": found.system if found else None}
+
+
+def remedy(_evidence: Evidence) -> Iterator[Step]:
+    yield Step(
+        text="try again with growing pauses around the call that failed (tenacity, urllib3.Retry, botocore's retries={'max_attempts': 10})"
+    )
+    yield Step(text="see whether the other end is there:", command="curl -sv --max-time 5 URL -o /dev/null")
+    yield Step(
+        text="Spark: raise spark.network.timeout; Dask: distributed.comm.timeouts; Ray: look at the node of the other end first"
+    )
+    yield Step(text="copy data to local disk before a long run, instead of streaming it for hours")
+
+
+CAUSE = Cause(
+    id="network-failure",
+    title="A connection failed",
+    doc=__doc__,
+    needs=("exception", "mentions"),
+    prior=-3.0,
+    weights={
+        "said_so": 4.8,
+        "peer_gone": 2.0,
+        "not_heard": 2.6,
+        "own_pipe": -3.0,
+        "may_be_echo": -1.6,
+        "nothing_said": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:network-failure",),
+    near_misses=("text:collective-timeout", "text:parent-died"),
+    fallback=1,
+)

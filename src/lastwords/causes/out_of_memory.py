@@ -1,0 +1,191 @@
+"""Memory ran out, and the process was killed or could not go on.
+
+Four limits end in this cause, and the facts say which: the cgroup's (a container, a Slurm job), the host's, an
+engine's own (YARN, Ray, Dask and Celery kill by themselves), and the process's (rlimit, an allocation that was
+refused). The kernel's killer sends SIGKILL and tells the victim nothing, so SIGKILL alone proves nothing: an
+operator, a scheduler and a time-out send the same. What proves it is a counter or a line that speaks of memory.
+
+A supervisor's question ("Perhaps out of memory?") is a guess: gunicorn asks it after every SIGKILL, also after one
+that it sent itself because a worker was too slow. Memory of the GPU is another cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import ORDERS, bare, field, first, nothing_said, only_lost, reason, said
+from lastwords.causes.words import signal_of
+from lastwords.evidence.model import Evidence
+
+FULL = 0.98
+
+
+def _counted(evidence: Evidence) -> Iterator[Reason]:
+    kills = evidence.oom_kills
+    if kills is not None and kills.after > kills.before:
+        yield Reason(
+            "oom_kill_counted",
+            f"the kernel killed for want of memory: oom_kill {kills.before} → {kills.after}",
+        )
+    for line in (evidence.machine.kernel_log or ()) if evidence.machine else ():
+        if line.kind == "memory kill":
+            yield Reason("kernel_said", f"the kernel's log: {line.text[:180]}")
+            return
+    yield from _full_group(evidence)
+
+
+def _full_group(evidence: Evidence) -> Iterator[Reason]:
+    for group in (evidence.machine.memory_groups or ()) if evidence.machine else ():
+        peak = max(group.used or 0, group.peak or 0)
+        if group.limit and peak >= FULL * group.limit and signal_of(evidence) == "SIGKILL":
+            yield Reason("group_was_full", f"{group.path} had used {peak} of its {group.limit} bytes")
+            return
+
+
+def _stated(evidence: Evidence) -> Iterator[Reason]:
+    yield from reason(evidence, "killed_for_memory", "oom-kill")
+    if not said(evidence, "oom-kill"):
+        yield from reason(evidence, "over_limit", "memory-limit")
+    yield from reason(evidence, "allocation_failed", "allocation-failed")
+    yield from reason(evidence, "refused_in_native_code", "bad-alloc")
+
+
+def _hinted(evidence: Evidence) -> Iterator[Reason]:
+    if signal_of(evidence) == "SIGKILL":
+        yield Reason("sigkill", "it was ended by SIGKILL, as the kernel does when memory runs out")
+    elif bare(evidence, "SIGBUS"):
+        yield Reason("bus_error", "a page that cannot be had for want of memory ends in SIGBUS too")
+    elif only_lost(evidence):
+        yield Reason("worker_lost", "a worker vanished without a word, as it does when it is killed")
+    yield from reason(evidence, "memory_high", "memory-high")
+    if not said(evidence, "oom-kill", "memory-limit"):
+        yield from reason(evidence, "guessed", "memory-guess")
+
+
+def _against(evidence: Evidence) -> Iterator[Reason]:
+    kills = evidence.oom_kills
+    if kills is not None and kills.after == kills.before:
+        yield Reason("no_oom_kill", f"oom_kill of its cgroup stayed {kills.after}")
+    if any(sent.signal == signal_of(evidence) for sent in evidence.sent_signals or ()):
+        yield Reason("sender_known", "a process of the job itself sent the signal")
+    yield from reason(evidence, "said_not", "not-oom")
+    if not said(evidence, "oom-kill"):
+        yield from reason(evidence, "ended_by_order", *ORDERS)
+    if said(evidence, "gpu-oom") and not said(evidence, "oom-kill"):
+        yield Reason("of_the_gpu", "the memory that ran out is the GPU's")
+
+
+def _limit(evidence: Evidence) -> str | None:
+    found = first(evidence, "oom-kill", "memory-limit", "allocation-failed", "bad-alloc")
+    if found is None:
+        return (
+            "cgroup" if evidence.oom_kills and evidence.oom_kills.after > evidence.oom_kills.before else None
+        )
+    by = found.fields.get("by", "")
+    if found.kind in ("allocation-failed", "bad-alloc"):
+        return "rlimit or host"
+    if "limit" in by or "cgroup" in found.quote.lower() or "Kubernetes" in by:
+        return "cgroup"
+    return "host" if "kernel" in by or "systemd" in by else "engine limit"
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    reasons = [*_counted(evidence), *_stated(evidence), *_hinted(evidence)]
+    yield from nothing_said(reasons)
+    if reasons:
+        yield from _against(evidence)
+
+
+def sentence(evidence: Evidence) -> str:
+    found = first(evidence, "oom-kill", "memory-limit")
+    if found is not None:
+        return f"It was killed because memory ran out: {found.fields.get('by', 'a limit')} ended it."
+    if evidence.oom_kills is not None and evidence.oom_kills.after > evidence.oom_kills.before:
+        where = f" of {evidence.oom_kills.cgroup}" if evidence.oom_kills.cgroup else ""
+        return f"The kernel killed it: the memory{where} was full."
+    if first(evidence, "allocation-failed", "bad-alloc"):
+        return "It asked for memory that there was not, and the request was refused."
+    return "Memory may have run out: its end looks as if the kernel had killed it for that."
+
+
+def facts(evidence: Evidence) -> Facts:
+    kinds = ("oom-kill", "memory-limit", "allocation-failed", "bad-alloc")
+    found = first(evidence, *kinds)
+    kills = evidence.oom_kills
+    return {
+        "limit": _limit(evidence),
+        "by": found.fields.get("by") if found else None,
+        "asked_for": field(evidence, kinds, "size"),
+        "limit_size": field(evidence, kinds, "limit"),
+        "used": field(evidence, kinds, "used"),
+        "cgroup": kills.cgroup if kills else None,
+        "resident": evidence.memory.resident if evidence.memory else None,
+    }
+
+
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    systems = {one.system for one in evidence.mentions or ()}
+    if not said(evidence, "oom-kill", "memory-limit", "allocation-failed") and evidence.oom_kills is None:
+        yield Step(text="make sure first:", command="sudo dmesg -T | grep -iE 'killed process|out of memory'")
+    if "spark" in systems:
+        yield Step(
+            text="Spark: give Python room beside the JVM, and fewer tasks at a time (spark.executor.cores):",
+            command="--conf spark.executor.memoryOverhead=4g --conf spark.executor.pyspark.memory=4g",
+        )
+    if "ray" in systems:
+        yield Step(
+            text="Ray: ask for the memory a task needs (`@ray.remote(memory=4 * 1024**3)`), so that fewer run at once"
+        )
+    if "dask" in systems:
+        yield Step(text="Dask: fewer threads per worker, a larger memory_limit, or smaller partitions")
+    if "batch system" in systems:
+        yield Step(
+            text="Slurm: see what it took, and ask for more:",
+            command="sacct -j JOB --format=JobID,MaxRSS,ReqMem,State",
+        )
+    if "kubernetes" in systems:
+        yield Step(text="Kubernetes: raise resources.limits.memory, and set requests to the same value")
+    yield Step(
+        text="torch: fewer DataLoader workers and a smaller prefetch_factor: each worker holds its own batches"
+    )
+    yield Step(text="Docker: see the container's limit and what it uses:", command="docker stats --no-stream")
+    yield Step(
+        text="see whether it grows from item to item or jumps on one:",
+        command="lastwords run -- python YOUR_JOB.py",
+    )
+
+
+CAUSE = Cause(
+    id="out-of-memory",
+    title="Memory ran out",
+    doc=__doc__,
+    needs=("oom_kills", "mentions", "status"),
+    prior=-3.0,
+    weights={
+        "oom_kill_counted": 6.0,
+        "kernel_said": 5.0,
+        "group_was_full": 2.0,
+        "killed_for_memory": 6.0,
+        "over_limit": 5.0,
+        "allocation_failed": 5.4,
+        "refused_in_native_code": 2.2,
+        "sigkill": 2.3,
+        "memory_high": 2.0,
+        "guessed": 0.5,
+        "bus_error": 1.2,
+        "worker_lost": 1.4,
+        "nothing_said": -4.0,
+        "no_oom_kill": -3.5,
+        "sender_known": -3.5,
+        "said_not": -2.5,
+        "ended_by_order": -3.0,
+        "of_the_gpu": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:out-of-memory",),
+    near_misses=("text:gpu-out-of-memory", "text:time-limit", "killed-from-outside"),
+)

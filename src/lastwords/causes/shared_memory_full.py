@@ -1,0 +1,102 @@
+"""Shared memory (/dev/shm) is full.
+
+DataLoader workers, multiprocessing's locks and queues, NCCL and Ray's object store keep data in /dev/shm. Docker gives
+a container 64 MB of it. Who writes past its end gets SIGBUS; who asks first gets errno 28, "No space left on device",
+while every disk has room.
+
+SIGBUS alone does not prove it, and torch's hint about shared memory is a guess: a file that was cut short while it was
+mapped, memory that ran out, and failing hardware end the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import bare, first, nothing_said, quoted, reason, said
+from lastwords.causes.words import signal_of
+from lastwords.evidence.model import Evidence
+
+PLACE = "/dev/shm"  # noqa: S108 (a place to recognise; nothing is written there)
+NEARLY = 0.02
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    reasons = [*reason(evidence, "said_so", "shm-full")]
+    space = [one for one in said(evidence, "no-space") if one.fields.get("where") == "shared memory"]
+    other = [one for one in said(evidence, "no-space") if one.fields.get("where") == "unknown"]
+    if space:
+        reasons.append(quoted("no_space_shared", space[0]))
+    elif other:
+        reasons.append(quoted("no_space", other[0]))
+    reasons += [*reason(evidence, "open_failed", "shm-open-failed"), *reason(evidence, "small", "shm-small")]
+    reasons += _watched(evidence)
+    if bare(evidence, "SIGBUS"):
+        reasons.append(Reason("bus_error", "SIGBUS is what a write past the end of /dev/shm gets"))
+        reasons.extend(reason(evidence, "hinted", "shm-hint"))
+        if any(
+            "nccl" in (one.fields.get("function", "") + one.fields.get("library", "")).lower()
+            for one in said(evidence, "native-frame")
+        ):
+            reasons.append(Reason("in_nccl", "it happened in NCCL, which keeps its buffers in /dev/shm"))
+    yield from nothing_said(reasons)
+
+
+def _watched(evidence: Evidence) -> Iterator[Reason]:
+    """The fault and the file system, where they were recorded."""
+    fault = evidence.fault
+    if fault is not None and fault.signal == "SIGBUS" and (fault.address_in or "").startswith(PLACE):
+        yield Reason("in_shared_memory", f"SIGBUS at an address inside {fault.address_in}")
+    for space in (evidence.machine.spaces or ()) if evidence.machine else ():
+        is_full = space.free < max(NEARLY * space.total, 1 << 16)
+        if space.path == PLACE and is_full and signal_of(evidence) == "SIGBUS":
+            yield Reason("no_room", f"{PLACE} has {space.free} of {space.total} bytes left")
+
+
+def sentence(_evidence: Evidence) -> str:
+    return "Shared memory (/dev/shm) is full; in a container it is small unless you say otherwise."
+
+
+def facts(evidence: Evidence) -> Facts:
+    found = first(evidence, "shm-full", "no-space", "shm-hint")
+    return {"line": found.line if found else None}
+
+
+def remedy(_evidence: Evidence) -> Iterator[Step]:
+    yield Step(text="see how large it is, while the job runs:", command="df -h /dev/shm")
+    yield Step(text="Docker:", command="docker run --shm-size=8g …")
+    yield Step(
+        text="Kubernetes: mount an emptyDir with medium: Memory at /dev/shm; Slurm with containers: --container-mounts of the host's /dev/shm"
+    )
+    yield Step(
+        text="torch, without more of it: `torch.multiprocessing.set_sharing_strategy('file_system')`, or fewer workers"
+    )
+    yield Step(text="remove what dead jobs left there:", command="ls -lt /dev/shm | head")
+
+
+CAUSE = Cause(
+    id="shared-memory-full",
+    title="Shared memory is full",
+    doc=__doc__,
+    needs=("mentions", "status"),
+    prior=-3.0,
+    weights={
+        "in_shared_memory": 4.6,
+        "no_room": 2.5,
+        "said_so": 6.0,
+        "no_space_shared": 5.6,
+        "no_space": 1.4,
+        "open_failed": 1.6,
+        "small": 2.0,
+        "bus_error": 1.6,
+        "hinted": 0.7,
+        "in_nccl": 2.6,
+        "nothing_said": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:shared-memory-full",),
+    near_misses=("text:disk-full", "text:file-truncated"),
+)

@@ -1,0 +1,66 @@
+"""No more threads or processes may be made.
+
+pthread_create or fork() got EAGAIN: the user's limit (ulimit -u), the container's (pids.max) or the machine's is
+reached. OpenBLAS and OpenMP make one thread per core in every worker, so 64 workers on 64 cores are 4096 threads. If
+RLIMIT_NPROC is large or unlimited, the container's pids limit is the one.
+
+"can't start new thread" alone may also be an old container runtime that refuses the clone3 system call: see `seccomp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import field, nothing_said, reason
+from lastwords.evidence.model import Evidence
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    yield from nothing_said(
+        [*reason(evidence, "said_so", "no-threads"), *reason(evidence, "refused", "threads-refused")]
+    )
+
+
+def sentence(_evidence: Evidence) -> str:
+    return "It could not make another thread or process: a limit is reached."
+
+
+def facts(evidence: Evidence) -> Facts:
+    return {"by": field(evidence, ("no-threads",), "by")}
+
+
+def remedy(_evidence: Evidence) -> Iterator[Step]:
+    yield Step(
+        text="fewer threads in each worker:",
+        command="export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1",
+    )
+    yield Step(
+        text="see both limits:", command="ulimit -u; cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current"
+    )
+    yield Step(
+        text="Docker: --pids-limit=-1; Kubernetes: podPidsLimit of the kubelet; systemd: TasksMax=infinity; Slurm: ask the administrator"
+    )
+    yield Step(
+        text="if no limit is near, the container runtime is too old for this image's glibc: update Docker to 20.10.10 or later"
+    )
+
+
+CAUSE = Cause(
+    id="thread-limit",
+    title="No more threads or processes may be made",
+    doc=__doc__,
+    needs=("mentions", "exception"),
+    prior=-3.0,
+    weights={
+        "said_so": 5.6,
+        "refused": 2.5,
+        "nothing_said": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:thread-limit",),
+    near_misses=("text:too-many-open-files", "text:seccomp"),
+)

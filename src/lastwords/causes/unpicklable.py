@@ -1,0 +1,96 @@
+"""Something cannot be sent to another process.
+
+What goes to a worker or comes back from it is pickled: arguments, results, and exceptions too. Functions inside
+functions, lambdas, locks, open files, database connections and generators cannot be. Under spawn (Windows, macOS, and
+Linux from Python 3.14 on: forkserver) even the dataset and the collate function travel so. An exception whose
+`__init__` wants other arguments than it passes on is pickled, but breaks when it is read back: the pool then loses
+the true error.
+
+The child's "EOFError: Ran out of input" is only the echo of what failed in the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import field, from_text, nothing_said, reason, said
+from lastwords.evidence.model import Evidence
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    reasons = [*reason(evidence, "said_so", "unpicklable")]
+    if not reasons and said(evidence, "rebuild-failed"):
+        reasons.extend(reason(evidence, "rebuild_failed", "rebuild-failed"))
+        if said(evidence, "lost", "rebuilt", "sending"):
+            reasons.append(Reason("between_processes", "and it happened on the way between two processes"))
+    found = evidence.exception
+    if (
+        not reasons
+        and from_text(evidence)
+        and found is not None
+        and not found.frames
+        and "Caught" not in found.message
+    ):
+        reasons.append(
+            Reason("no_traceback", "the exception has no traceback: it may be what was left of another one")
+        )
+    yield from nothing_said(reasons)
+
+
+def sentence(evidence: Evidence) -> str:
+    what = field(evidence, ("unpicklable",), "what")
+    return (
+        f"It cannot be sent to another process: {what.strip()}."
+        if what
+        else "Something that cannot be pickled had to go to another process."
+    )
+
+
+def facts(evidence: Evidence) -> Facts:
+    return {"what": field(evidence, ("unpicklable",), "what")}
+
+
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    what = field(evidence, ("unpicklable",), "what") or ""
+    if "<locals>" in what or "local object" in what or "lambda" in what:
+        yield Step(
+            text="move that function to the top level of its module; give it its data with functools.partial"
+        )
+    elif "lock" in what.lower() or "RLock" in what:
+        yield Step(
+            text="do not send objects that hold locks, sessions or loggers: open them in the worker (worker_init_fn, initializer=)"
+        )
+    else:
+        yield Step(
+            text="send plain data, and build the object in the worker (initializer=, worker_init_fn, __getstate__)"
+        )
+    yield Step(
+        text="an exception of your own: pass all its arguments to super().__init__(), or give it __reduce__"
+    )
+    yield Step(
+        text="find the part that cannot go:", command="python -c 'import pickle; pickle.dumps(OBJECT)'"
+    )
+    yield Step(text="joblib and loky can send more: `pip install cloudpickle`, backend='loky'")
+
+
+CAUSE = Cause(
+    id="unpicklable",
+    title="Something cannot be sent to another process",
+    doc=__doc__,
+    needs=("exception", "mentions"),
+    prior=-3.0,
+    weights={
+        "said_so": 5.6,
+        "rebuild_failed": 1.8,
+        "between_processes": 2.4,
+        "no_traceback": 0.9,
+        "nothing_said": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:unpicklable",),
+    near_misses=("text:python-exception", "python-exception"),
+)

@@ -1,0 +1,74 @@
+"""Two sides run versions that do not go together.
+
+Driver and worker with different Pythons, client and server of different releases, a driver of the GPU that is older
+than CUDA needs, bytecode or pickles of another Python, a package that asks for an older one. Each side alone is well.
+
+Binary builds that clash inside one process are a conflict of libraries; a missing module is a missing dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import field, nothing_said, reason
+from lastwords.evidence.model import Evidence
+
+
+def judge(evidence: Evidence) -> Iterator[Reason]:
+    reasons = [
+        *reason(evidence, "said_so", "version-mismatch"),
+        *reason(evidence, "name_missing", "name-missing", "attribute-missing"),
+        *reason(evidence, "symbol_undefined", "symbol-undefined"),
+    ]
+    yield from nothing_said(reasons)
+
+
+def sentence(evidence: Evidence) -> str:
+    worker, driver = (field(evidence, ("version-mismatch",), name) for name in ("worker", "driver"))
+    if worker and driver:
+        return f"The worker runs Python {worker.strip()}, the driver {driver.strip(' ,')}: they must be the same."
+    return "Two parts of the job have versions that do not go together."
+
+
+def facts(evidence: Evidence) -> Facts:
+    kinds = ("version-mismatch",)
+    return {"worker": field(evidence, kinds, "worker"), "driver": field(evidence, kinds, "driver")}
+
+
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if field(evidence, ("version-mismatch",), "driver"):
+        yield Step(
+            text="give both sides the same interpreter:",
+            command="export PYSPARK_PYTHON=python3.11 PYSPARK_DRIVER_PYTHON=python3.11",
+        )
+    yield Step(
+        text="compare both sides:",
+        command="python -V; python -m pip list | grep -iE 'torch|numpy|ray|dask|pyspark|protobuf|cloudpickle'",
+    )
+    yield Step(
+        text="pin the same versions for client and cluster; Dask shows them:",
+        command="python -c 'from distributed import Client; Client(\"ADDRESS\").get_versions(check=True)'",
+    )
+    yield Step(text="GPU: see which CUDA the driver can run (top right):", command="nvidia-smi | head -4")
+
+
+CAUSE = Cause(
+    id="version-mismatch",
+    title="Versions that do not go together",
+    doc=__doc__,
+    needs=("mentions", "exception"),
+    prior=-3.0,
+    weights={
+        "said_so": 5.2,
+        "name_missing": 2.6,
+        "symbol_undefined": 1.8,
+        "nothing_said": -4.0,
+    },
+    judge=judge,
+    sentence=sentence,
+    facts=facts,
+    remedy=remedy,
+    zoo=("text:version-mismatch",),
+    near_misses=("text:library-conflict", "text:missing-dependency"),
+)

@@ -1,0 +1,18 @@
+"""System calls of Linux by number. The knowledge is data, in `syscalls.json`: those that a program can wait in."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    raw = Path(__file__).with_name("syscalls.json").read_bytes()
+    return msgspec.json.decode(raw, type=dict[str, dict[str, str]])
+
+
+def name_of(number: int, architecture: str = "x86_64") -> str:
+    return _table().get(architecture, {}).get(str(number), f"system call {number}")

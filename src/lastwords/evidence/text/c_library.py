@@ -1,0 +1,50 @@
+"""What the C and C++ run-time libraries and the sanitizers print before they call abort()."""
+
+from __future__ import annotations
+
+from lastwords.evidence.text.reader import Reader, says
+
+_HEAP = (
+    r"(?:free|realloc|malloc|calloc|munmap_chunk|malloc_consolidate|_int_free|unlink_chunk|sysmalloc|tcache_\w{1,20})"
+    r"\(\): (?:invalid|corrupted|memory corruption|unaligned|double free|mismatching|unsorted|smallbin|largebin|too many)"
+)
+
+READER = Reader(
+    "C library",
+    (
+        says("heap-corruption", "(): ", rf"(?P<message>{_HEAP}[^\n]{{0,60}})"),
+        says("heap-corruption", "double free", r"(?P<message>double free or corruption[^\n]{0,20}|double free detected[^\n]{0,20})"),
+        says("heap-corruption", "corrupted", r"(?P<message>corrupted (?:double-linked list|size vs\. prev_size|unsorted chunks)[^\n]{0,30})"),
+        says("heap-corruption", "malloc", r"malloc: \*{3} error for object|sysmalloc: assertion|malloc\.c:\d{1,6}: \w{1,40}: assertion"),
+        says("heap-corruption", "invariant", r"(?P<message>break(?:s)? invariant[^\n]{0,60})"),
+        says("heap-corruption", "heap corruption", r"(?:HEAP CORRUPTION DETECTED|heap corruption)"),
+        says("heap-corruption", "memory corruption|glibc detected", r"glibc detected|malloc\(\): memory corruption"),
+        says("heap-corruption", "pointer being freed was not allocated"),
+        says("heap-corruption", "free", r"attempt(?:ing)? (?:to )?free"),
+        says("heap-corruption", "jemalloc", r"<jemalloc>:.{0,80}(?:corrupt|double|invalid|size mismatch)"),
+        says("stack-smashing", "stack smashing detected"),
+        says("stack-smashing", "buffer overflow detected"),
+        says("cxx-terminate", "terminate called", r"instance of ['\"`‘](?P<type>[^'\"`’]{1,120})['\"`’]"),
+        says("cxx-terminate", "terminate called", r"terminate called (?:without an active exception|recursively)"),
+        says("cxx-terminate", "terminating", r"libc\+\+abi: terminating.{0,60}(?:exception of type (?P<type>\S{1,120})|exception)"),
+        says("cxx-what", "what():", r"what\(\): {1,4}(?P<what>.{1,200})"),
+        says("assert-failed", "assertion", r"\.(?:c|cc|cpp|cxx|h|hpp|hh|cu|cuh):\d{1,7}: .{0,300}Assertion [`'].{1,200}' failed"),
+        says("assert-failed", "check failed", r"\bF\d{4} .{0,200}Check failed|^F .{0,200}Check failed|Check failed: \S{1,100}"),
+        says("assert-failed", "panicked at", r"thread '.{1,80}' .{0,20}panicked at"),
+        says("assert-failed", "fatal", r"(?:pybind11|libprotobuf|absl).{0,60}fatal"),
+        says("bad-alloc", "bad_alloc", r"std::bad_alloc|bad_alloc"),
+        says("bad-alloc", "length_error", r"'std::length_error'"),
+        says("sanitizer", "addresssanitizer", r"AddressSanitizer: (?P<bug>[\w-]{1,60})"),
+        says("sanitizer", "undefinedbehaviorsanitizer", r"UndefinedBehaviorSanitizer: (?P<bug>[\w-]{1,60})"),
+        says("data-race", "threadsanitizer", r"ThreadSanitizer: data race"),
+        says("stack-overflow", "overflow", r"AddressSanitizer: stack-overflow|stack overflow|has overflowed its stack"),
+        says("stack-overflow", "recursive|recover from stack", r"Cannot recover from stack overflow|_Py_CheckRecursiveCall|_Py_EnterRecursiveCall"),
+        says("bus-place", "caught signal 7", r"Bus error: (?P<why>[\w ]{1,60})"),
+        says("fault", "caught signal 11", r"Segmentation fault: (?P<why>[\w ]{1,60}) at address (?P<address>0x[0-9a-f]{1,16})", signal="SIGSEGV"),
+        says("fault", "*** sigsegv", r"\*\*\* SIGSEGV \(@(?P<address>0x[0-9a-f]{1,16})\) received by PID (?P<pid>\d{1,9})", signal="SIGSEGV"),
+        says("fault", "si_addr", r"SIGSEGV.{0,80}si_addr[:= ]{1,3}(?P<address>0x[0-9a-f]{1,16})", signal="SIGSEGV"),
+        says("native-frame", "+0x", r"(?P<library>[^\s/()]{1,120}\.so[\d.]*)\((?P<function>[\w]{0,120})\+0x"),
+        says("native-frame", "()  ???", r"0x[0-9a-f]{6,16}\s{1,4}(?P<function>[\w:]{2,120})\(\)"),
+        says("native-frame", "@ ", r"@ {1,8}0x[0-9a-f]{6,16} {1,4}(?:\(unknown\) {1,4})?(?P<function>[\w:~<>]{2,200})"),
+    ),
+)  # fmt: skip

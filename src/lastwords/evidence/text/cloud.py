@@ -1,0 +1,27 @@
+"""SageMaker, Vertex AI, AWS Batch, Lambda, spot machines, CI runners: limits and reclaimed machines."""
+
+from __future__ import annotations
+
+from lastwords.evidence.text.reader import Reader, says
+
+READER = Reader(
+    "cloud",
+    (
+        says("preempted", "spot", r"(?:spot (?:instance|interruption|VM|node|request)).{0,80}(?:interrupt|reclaim|terminat|evict|preempt|notice)|EC2 Spot.{0,40}interrupt", by="the cloud"),
+        says("preempted", "interruption notice", by="the cloud"),
+        says("preempted", "instance-termination-notice", by="the cloud"),
+        says("preempted", "preempt|disruptiontarget", r"instance (?:was |is being |will be |has been )?preempted|compute\.instances\.preempted|preemptible.{0,60}(?:stopp|terminat|shut)|maintenance event.{0,30}terminate|preemption (?:notice|signal|detected|warning)", by="the cloud"),
+        says("preempted", "reclaimed|host ec2", r"(?:capacity|instance|machine|node|host) (?:was |has been |is being )?reclaimed|Host EC2 .{0,40}terminated", by="the cloud"),
+        says("time-limit", "timeexceeded|runtimeexceeded", r"MaxRuntimeExceeded|MaxWaitTimeExceeded", by="SageMaker"),
+        says("time-limit", "task timed out after", r"Task timed out after (?P<seconds>[\d.]{1,10}) seconds", by="Lambda"),
+        says("time-limit", "job attempt duration exceeded timeout", by="AWS Batch"),
+        says("time-limit", "maximum", r"exceed\w{0,3} (?:the )?maximum execution time|maximum (?:run ?time|duration|wall time) .{0,30}(?:exceed|reach)", by="the service"),
+        says("time-limit", "exceeded the maximum|operation was canceled", r"has exceeded the maximum|The operation was canceled", by="the CI service"),
+        says("time-limit", "timeout|timed out|longer than", r"job .{0,60}(?:exceeded|reached) (?:the |its )?(?:timeout|time-out|time limit)|execution took longer than|(?:run|job|step) (?:has )?timed out after", by="the service"),
+        says("time-limit", "timeout: sending signal", by="timeout(1)"),
+        says("oom-kill", "replica|exit status of", r"replica .{0,60}(?:ran out-of-memory|out of memory)|exit(?:ed)? .{0,60}exit status of 137.{0,60}memory", by="Vertex AI"),
+        says("oom-kill", "outofmemoryerror: container killed", r"OutOfMemoryError: Container killed due to memory usage", by="AWS Batch"),
+        says("oom-kill", "runtime exited with error: signal: killed", by="Lambda"),
+        says("oom-kill", "out of memory|out-of-memory", r"ran out[- ]of[- ]memory|has run out of memory|is out of memory", by="the service"),
+    ),
+)  # fmt: skip

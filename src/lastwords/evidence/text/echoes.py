@@ -1,0 +1,25 @@
+"""Exceptions that only say that another process died: the cause is elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+KINDS = frozenset({
+    "BrokenProcessPool", "BrokenExecutor", "TerminatedWorkerError", "WorkerLostError", "KilledWorker", "ProcessExpired",
+    "WorkerCrashedError", "RayActorError", "ActorDiedError", "ActorUnavailableError", "ChildFailedError", "SparkException",
+    "ProcessExitedException", "ProcessRaisedException", "EOFError", "BrokenPipeError", "WorkerDied", "Py4JJavaError",
+    "CalledProcessError", "Empty", "SystemExit", "KeyboardInterrupt", "RayTaskError", "EngineDeadError", "Py4JNetworkError",
+    "NodeDiedError", "ObjectLostError", "CommClosedError", "CancelledError", "GeneratorExit", "ShutDownError",
+})  # fmt: skip
+_TEXT = re.compile(
+    r"DataLoader worker \(pid\(?s?\)? .{1,200}\) (?:exited unexpectedly|is killed by signal)"
+    r"|terminated abruptly|worker (?:process )?(?:has )?(?:died|exited|crashed)|exited prematurely"
+    r"|Engine (?:core |process )?(?:initialization )?(?:failed|died|is dead)|child process.{0,40}(?:died|failed|exited)"
+    r"|Failed to set up runtime env|See (?:stack trace|root cause) above|process \d{1,6} terminated|returned non-zero exit status"
+    r"|died with <Signals|Broken pipe",
+    re.IGNORECASE,
+)
+
+
+def is_echo(kind: str, message: str) -> bool:
+    return kind.rpartition(".")[2] in KINDS or _TEXT.search(message) is not None

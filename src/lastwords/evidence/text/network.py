@@ -1,0 +1,27 @@
+"""Connections: refused, reset, closed in the middle, names that do not resolve."""
+
+from __future__ import annotations
+
+from lastwords.evidence.text.reader import Reader, says
+
+READER = Reader(
+    "network",
+    (
+        says("network-failure", "connection", r"Connection (?:reset|refused|aborted|timed out|broken|lost|dropped)|Connection(?:Reset|Refused|Aborted)?Error|connection was (?:closed|lost|reset|forcibly)|lost connection"),
+        says("network-failure", "disconnect", r"Server ?[Dd]isconnected|peer disconnected|disconnected from (?:server|peer)|unexpectedly disconnected"),
+        says("network-failure", "content length|payload", r"Not enough data to satisfy content length|ContentLengthError|ClientPayloadError|Response payload is not completed"),
+        says("network-failure", "incompleteread", r"IncompleteRead"),
+        says("network-failure", "ssl|violation of protocol", r"SSLError|SSLEOFError|\[SSL: (?!CERTIFICATE_VERIFY)|SSL: (?:RECORD|UNEXPECTED|DECRYPTION)|EOF occurred in violation of protocol"),
+        says("network-failure", "timed out", r"(?:Read|Connect|Connection|ReadTimeoutError|ConnectTimeout).{0,60}timed out|timed out.{0,40}(?:host|url|endpoint|server)"),
+        says("network-failure", "timeout|endpointconnectionerror", r"Read ?Timeout(?:Error)?|ConnectTimeout(?:Error)?|EndpointConnectionError|ReadTimeoutError"),
+        says("network-failure", "max retries exceeded"),
+        says("network-failure", "name|getaddrinfo|resolve", r"Name or service not known|Temporary failure in name resolution|getaddrinfo failed|nodename nor servname|Failed to resolve|NameResolutionError|Could not resolve host"),
+        says("network-failure", "no route|unreachable|errno 113|errno 101", r"No route to host|Network is unreachable|Errno 113|Errno 101"),
+        says("network-failure", "statuscode.unavailable", r"StatusCode\.UNAVAILABLE|status = StatusCode"),
+        says("network-failure", "failed to connect", r"failed to connect to (?:all addresses|remote|host|\S{1,60}:\d{2,5})"),
+        says("network-failure", "chunkedencodingerror|protocolerror|remotedisconnected", r"ChunkedEncodingError|ProtocolError|RemoteDisconnected"),
+        says("network-failure", "socket|endpoint is not", r"Socket closed|socket hang up|Transport endpoint is not connected|Broken pipe.{0,60}(?:send|socket|sock)"),
+        says("network-failure", "502|503|504|slowdown|httperror", r"\b(?:502 Bad Gateway|503 Service Unavailable|504 Gateway)|HTTPError: 50[234]|SlowDown.{0,40}reduce your request rate"),
+        says("network-failure", "stream", r"ResponseStreamingError|An error occurred while reading from response stream"),
+    ),
+)  # fmt: skip

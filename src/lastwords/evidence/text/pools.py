@@ -1,0 +1,38 @@
+"""multiprocessing, concurrent.futures, loky and joblib: pools that lost a worker, and how they start one."""
+
+from __future__ import annotations
+
+from lastwords.evidence.text.reader import Reader, says
+
+READER = Reader(
+    "process pool",
+    (
+        says("lost", "terminated abruptly", r"process in the process pool was terminated abruptly"),
+        says("lost", "brokenprocesspool"),
+        says("lost", "terminatedworkererror"),
+        says("lost", "unexpectedly terminated", r"worker process managed by the executor was unexpectedly terminated"),
+        says("lost", "worker stopped while some jobs were given"),
+        says("lost", "brokenexecutor"),
+        says("lost", "child process", r"child process.{0,40}(?:died|terminated|exited)"),
+        says("lost", "processexpired|abnormal termination", r"ProcessExpired|Abnormal termination"),
+        says("echo", "eoferror", r"EOFError"),
+        says("echo", "brokenpipeerror|errno 32", r"BrokenPipeError|\[Errno 32\]"),
+        says("echo", "connectionreseterror", r"multiprocessing.{0,80}ConnectionResetError"),
+        says("main-guard", "bootstrapping", r"before the current process has finished its bootstrapping phase|finished its bootstrapping"),
+        says("main-guard", "freeze_support", r"freeze_support\(\)"),
+        says("main-guard", "__name__ == '__main__'", r"if __name__ == '__main__'"),
+        says("main-guard", "import|__main__|main module", r"safely imported|protect(?:ed)? .{0,60}__main__|idiom in the main module"),
+        says("fork-hint", "use of fork() may lead to deadlocks", r"multi-threaded, use of fork\(\) may lead to deadlocks"),
+        says("fork-hint", "os.fork()", r"os\.fork\(\) is incompatible with multithreaded code|os\.fork\(\) was called"),
+        says("fork-hint", "got forked", r"The current process just got forked, after parallelism"),
+        says("fork-hint", "fork", r"may have been in progress in another thread when fork\(\) was called|(?:after|since|because of) (?:a |the )?fork.{0,80}(?:deadlock|hang|lock)|fork(?:ed|ing)? .{0,60}(?:while|with).{0,40}threads?"),
+        says("fork-hint", "libgomp", r"(?:libgomp|OpenMP|GNU OpenMP).{0,60}(?:fork|deadlock|hang)"),
+        says("fork-deadlock", "deadlock", r"deadlock.{0,60}\bfork|\bfork\w{0,4}\b.{0,60}deadlock(?!s?, use)"),
+        says("parent-gone", "parent", r"parent(?: process)?(?: \[?\d{1,9}\]?)?,? (?:has |is |was )?(?:died|dead|gone|exited|killed|disappeared|not alive|no longer|terminated|changed)"),
+        says("parent-gone", "getppid", r"getppid\(\).{0,20}(?:== ?1|changed)"),
+        says("parent-gone", "orphan|reparent|parent pid", r"orphan(?:ed)? (?:worker|process|rank|child)|reparented|parent pid (?:is )?(?:now )?1\b"),
+        says("parent-gone", "driver", r"(?:driver|owner|raylet|scheduler|nanny|supervisor|launcher|controller|master)(?: process)? (?:has |was )?(?:died|exited unexpectedly|is dead|disappeared|gone away)"),
+        says("parent-gone", "owner", r"OwnerDiedError|owner (?:of the (?:task|object) )?(?:has )?(?:died|exited)"),
+        says("leaked", "resource_tracker", r"resource_tracker: There appear to be \d{1,9} leaked"),
+    ),
+)  # fmt: skip

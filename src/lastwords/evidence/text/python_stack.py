@@ -1,0 +1,44 @@
+"""The frames that faulthandler printed, of the thread that died or of all threads, behind whatever prefix."""
+
+from __future__ import annotations
+
+import re
+
+from lastwords.evidence.model import PythonFrame, PythonStack
+from lastwords.evidence.text.excerpt import Excerpt
+
+MOST_FRAMES = 128
+_HEAD = re.compile(
+    r"(?P<who>Current thread|Thread) ?(?:0x[0-9a-fA-F]{1,16})?.{0,80}\(most recent call first\):"
+)
+_FRAME = re.compile(
+    r'File "(?P<file>[^"\n]{1,1000})", line (?P<line>\d{1,9}|\?\?\?) in (?P<function>\S.{0,200})'
+)
+
+
+def read(excerpt: Excerpt) -> PythonStack | None:
+    """Innermost first, as faulthandler prints them. Tracebacks have a comma after the line's number."""
+    heads = excerpt.with_needle("most recent call first", 40)
+    current = next((index for index in heads if "current thread" in excerpt.lines[index].text.lower()), None)
+    start = current if current is not None else heads[0] if heads else None
+    if start is None:
+        start = next(iter(excerpt.with_needle("fatal python error", 2)), None)
+    if start is None:
+        return None
+    frames = _frames(excerpt, start + 1)
+    source = f"{excerpt.name}, line {excerpt.lines[start].number}"
+    return PythonStack(source=source, frames=frames) if frames else None
+
+
+def _frames(excerpt: Excerpt, start: int) -> tuple[PythonFrame, ...]:
+    frames: list[PythonFrame] = []
+    for line in excerpt.lines[start : start + 2 * MOST_FRAMES]:
+        if _HEAD.search(line.text):
+            if frames:
+                break
+            continue
+        found = _FRAME.search(line.text)
+        if found:
+            number = int(found["line"]) if found["line"].isdigit() else None
+            frames.append(PythonFrame(file=found["file"], line=number, function=found["function"].strip()))
+    return tuple(frames[:MOST_FRAMES])

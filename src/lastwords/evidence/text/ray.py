@@ -1,0 +1,33 @@
+"""Ray: tasks and actors whose workers died, and the raylet's own account of why."""
+
+from __future__ import annotations
+
+from lastwords.evidence.text.reader import Reader, says
+
+READER = Reader(
+    "ray",
+    (
+        says("oom-kill", "killed due to memory pressure", r"[1-9]\d{0,6} Workers? \(tasks / actors\) killed due to memory pressure", by="Ray's memory monitor"),
+        says("oom-kill", "memory monitor", r"memory monitor.{0,80}kill|killed by the memory monitor", by="Ray's memory monitor"),
+        says("oom-kill", "running low on memory", r"killed due to the node running low on memory", by="Ray's memory monitor"),
+        says("oom-kill", "outofmemoryerror|task was killed", r"ray\.exceptions\.OutOfMemoryError|Task was killed due to.{0,40}memory", by="Ray's memory monitor"),
+        says("oom-kill", "node_out_of_memory", by="Ray's memory monitor"),
+        says("memory-high", "object store", r"object store (?:memory )?(?:is full|full)|ObjectStoreFullError", by="Ray"),
+        says("memory-guess", "oom killer", r"killed by SIGKILL by OOM killer", by="Ray, as the first of three"),
+        says("shm-small", "object store is using /tmp instead of /dev/shm"),
+        says("lost", "worker died unexpectedly", r"The worker died unexpectedly while executing"),
+        says("lost", "workercrashederror"),
+        says("lost", "actordiederror|rayactorerror", r"ActorDiedError|RayActorError"),
+        says("lost", "a worker died or was killed"),
+        says("lost", "worker unexpectedly exits with a connection error"),
+        says("parent-gone", "raylet", r"Raylet (?:is )?(?:terminated|died|has died)|LocalRayletDiedError|because (?:the )?(?:raylet|agent) (?:process )?(?:died|failed)"),
+        says("preempted", "nodediederror|preempted", r"NodeDiedError|node.{0,60}(?:was|been) preempted"),
+        says("node-lost", "marked dead", r"marked dead because the detector has missed too many heartbeats"),
+        says("network-failure", "gcs", r"(?:Failed to connect to GCS|GCS (?:is )?(?:unavailable|not reachable|connection))"),
+        says("heartbeat-lost", "missed too many heartbeats"),
+        says("worker-exited", "intended_", r"INTENDED_(?:SYSTEM|USER)_EXIT"),
+        says("worker-exited", "exit_actor|systemexit", r"exit_actor\(\)|ray\.actor\.exit_actor|SystemExit is raised"),
+        says("start-failed", "runtimeenvsetuperror|runtime environment", r"RuntimeEnvSetupError|failed to set up (?:the )?runtime environment"),
+        says("start-failed", "not registered|failed to startup", r"worker processes? (?:has|have) not registered within the timeout|failed to startup"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,212 @@
+"""The machine around a process: what it may use, asked while it lives, and what was left when it died.
+
+Each answer can be missing (no root, a sandbox, another kernel), and then it is None or empty; nothing here raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lastwords.watch import cgroups
+from lastwords.watch.kernel_log import KernelLine, KernelLog
+from lastwords.watch.proc import read_text
+
+RESOURCES = ("memory", "cpu", "io")
+# Values of these are shown; of all others not even the names are looked at.
+ENVIRONMENT = frozenset(
+    {
+        "AWS_BATCH_JOB_ATTEMPT",
+        "AWS_BATCH_JOB_ID",
+        "BATCH_TASK_INDEX",
+        "CLOUD_RUN_EXECUTION",
+        "JOB_COMPLETION_INDEX",
+        "KUBERNETES_PORT",
+        "KUBERNETES_SERVICE_HOST",
+        "KUBERNETES_SERVICE_PORT",
+        "LSB_JOBID",
+        "PBS_JOBID",
+        "SLURM_ARRAY_TASK_ID",
+        "SLURM_JOB_ID",
+        "SLURM_JOB_PARTITION",
+        "SLURM_NODEID",
+        "SLURM_PROCID",
+        "SLURM_RESTART_COUNT",
+        "SLURM_STEP_ID",
+    }
+)
+LONGEST_VALUE = 200
+_LIMIT = re.compile(r"Max (.+?) {2,}(\S+) +(\S+)")
+_CONTAINER = re.compile(r"[0-9a-f]{64}")
+_PRESSURE = re.compile(r"(some|full) avg10=([\d.]+) avg60=([\d.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What can be learnt of a process only while it lives."""
+
+    time_ns: int
+    groups: cgroups.Groups
+    limits: Mapping[str, tuple[int | None, int | None]]
+    """Soft and hard, by the kernel's own names; None: unlimited."""
+    working_directory: str | None
+    cgroup: str | None
+    throttled_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    path: str
+    free: int
+    total: int
+    free_files: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Per cent of the last ten seconds in which some, or all, tasks waited for the resource."""
+
+    resource: str
+    some: float
+    full: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    memory_groups: tuple[cgroups.MemoryGroup, ...] = ()
+    memory_total: int | None = None
+    memory_available: int | None = None
+    swap_free: int | None = None
+    pressure: tuple[Pressure, ...] = ()
+    throttled: float | None = None
+    """Part of the process's life in which its group was not let run."""
+    cpu_quota: float | None = None
+    cpus: int | None = None
+    load: float | None = None
+    limits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    tasks: cgroups.Tasks | None = None
+    spaces: tuple[Space, ...] = ()
+    kernel_lines: tuple[KernelLine, ...] | None = None
+    kernel_log_refused: str | None = None
+    host: str | None = None
+    cgroup: str | None = None
+    container: str | None = None
+    orchestrator: Mapping[str, str] = field(default_factory=dict)
+
+
+def begin(pid: int) -> Beginning:
+    groups = cgroups.groups_of(pid)
+    throttling = cgroups.throttling(groups)
+    directory = None
+    with contextlib.suppress(OSError):
+        directory = os.readlink(f"/proc/{pid}/cwd")
+    return Beginning(
+        time_ns=time.monotonic_ns(),
+        groups=groups,
+        limits=limits(read_text(f"/proc/{pid}/limits")),
+        working_directory=directory,
+        cgroup=cgroup_path(read_text(f"/proc/{pid}/cgroup")),
+        throttled_ns=throttling.throttled_ns if throttling is not None else None,
+    )
+
+
+def moved(beginning: Beginning | None, groups: Iterable[tuple[str, int, int]]) -> Beginning | None:
+    """The process was put into other memory groups after it had begun."""
+    if beginning is None:
+        return None
+    memory = tuple((path, version) for path, version, _ in groups)
+    return replace(beginning, groups=replace(beginning.groups, memory=memory))
+
+
+def look(pid: int, beginning: Beginning, log: KernelLog) -> Machine:
+    """The machine now, right after the process has died."""
+    memory, throttling = _meminfo(), cgroups.throttling(beginning.groups)
+    container = _CONTAINER.search(beginning.cgroup or "")
+    return Machine(
+        memory_groups=cgroups.memory(beginning.groups),
+        memory_total=memory.get("MemTotal"),
+        memory_available=memory.get("MemAvailable"),
+        swap_free=memory.get("SwapFree") if memory.get("SwapTotal") else None,
+        pressure=tuple(filter(None, map(_pressure, RESOURCES))),
+        throttled=_share(beginning, throttling),
+        cpu_quota=throttling.quota if throttling is not None else None,
+        cpus=len(os.sched_getaffinity(0)),
+        load=_load(),
+        limits=beginning.limits,
+        tasks=cgroups.tasks(beginning.groups),
+        spaces=_spaces(beginning.working_directory),
+        kernel_lines=log.about(pid),
+        kernel_log_refused=log.refused,
+        host=socket.gethostname(),
+        cgroup=beginning.cgroup,
+        container=container[0] if container else None,
+        orchestrator=orchestrator(os.environ),
+    )
+
+
+def limits(text: str) -> dict[str, tuple[int | None, int | None]]:
+    """/proc/PID/limits, e.g. `Max open files  1024  4096  files`."""
+    found = (_LIMIT.match(line) for line in text.splitlines())
+    return {one[1]: (_limit(one[2]), _limit(one[3])) for one in found if one}
+
+
+def _limit(word: str) -> int | None:
+    return int(word) if word.isdecimal() else None
+
+
+def cgroup_path(text: str) -> str | None:
+    """The group to name: that of the memory controller, else that of version 2, else any that is not the root."""
+    rows = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    memory = [path for _, controllers, path in rows if "memory" in controllers.split(",")]
+    unified = [path for _, controllers, path in rows if not controllers]
+    every = [*memory, *unified, *(path for _, _, path in rows)]
+    return next((path for path in every if path != "/"), every[0] if every else None)
+
+
+def orchestrator(environment: Mapping[str, str]) -> dict[str, str]:
+    """Only names that are known to hold no secret."""
+    return {name: environment[name][:LONGEST_VALUE] for name in sorted(ENVIRONMENT & environment.keys())}
+
+
+def _meminfo() -> dict[str, int]:
+    words = (line.split() for line in read_text("/proc/meminfo").splitlines())
+    return {one[0].rstrip(":"): int(one[1]) << 10 for one in words if len(one) > 1 and one[1].isdecimal()}
+
+
+def _pressure(resource: str) -> Pressure | None:
+    found = {one[1]: float(one[2]) for one in _PRESSURE.finditer(read_text(f"/proc/pressure/{resource}"))}
+    return Pressure(resource, found["some"], found.get("full")) if "some" in found else None
+
+
+def _share(beginning: Beginning, now: cgroups.Throttling | None) -> float | None:
+    passed = time.monotonic_ns() - beginning.time_ns
+    if now is None or beginning.throttled_ns is None or passed <= 0:
+        return None
+    return min(1.0, max(0, now.throttled_ns - beginning.throttled_ns) / passed)
+
+
+def _load() -> float | None:
+    with contextlib.suppress(OSError):
+        return os.getloadavg()[0]
+    return None
+
+
+def _spaces(working_directory: str | None) -> tuple[Space, ...]:
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # asked how full it is, nothing is put there
+    paths = dict.fromkeys(filter(None, ("/dev/shm", temporary, working_directory)))  # noqa: S108
+    found = (_space(path) for path in paths)
+    return tuple(one for one in found if one is not None)
+
+
+def _space(path: str) -> Space | None:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    free_files = found.f_favail if found.f_files else None
+    return Space(path, found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, free_files)

@@ -242,8 +242,7 @@ def test_the_option_wins_over_the_environment(tmp_path: Path, monkeypatch: pytes
 def test_a_job_is_started_without_rich_msgspec_and_click():
     """`lastwords run` starts jobs: it must not make them wait for a renderer."""
     code = (
-        "import sys, lastwords.commands._job;"
-        "print(sorted(set(sys.modules) & {'rich', 'msgspec', 'click'}))"
+        "import sys, lastwords.commands._job;print(sorted(set(sys.modules) & {'rich', 'msgspec', 'click'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

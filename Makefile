@@ -82,6 +82,10 @@ docs: $(STAMP)/native  ## writes the generated pages: causes, commands, JSON sch
 bench: $(STAMP)/native $(STAMP)/test $(STAMP)/heavy  ## all benchmarks, as ratios to a peer in the same run (BENCH="--quick startup")
 	@$(BIN)/python -m bench $(BENCH)
 
+.PHONY: zoo
+zoo: $(STAMP)/native $(STAMP)/test $(STAMP)/heavy  ## every death of the zoo in every job; writes the table docs/zoo.md
+	@$(BIN)/python tools/zoo_table.py
+
 .PHONY: new-cause
 new-cause: $(STAMP)/native  ## a new cause with its zoo case and near miss: make new-cause NAME=some-id
 	@$(BIN)/python tools/new_cause.py "$(NAME)"

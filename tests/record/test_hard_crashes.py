@@ -155,3 +155,20 @@ def test_a_crash_while_forking_is_recorded_in_the_child(record):
     )
     assert died.stdout == f"-{int(signal.SIGSEGV)}\n"
     assert died.crashed()["identity"]["forked"]
+
+
+def test_a_fatal_python_error_keeps_its_python_frames(record):
+    """Before it aborts, CPython has taken faulthandler apart."""
+    died = record(
+        """
+        import ctypes
+        def broken_invariant():
+            ctypes.pythonapi.Py_FatalError(b"an invariant is broken")
+        broken_invariant()
+        """
+    )
+    assert died.returncode == -signal.SIGABRT
+    box = died.crashed()
+    if "python" in box["crash"]["steps_failed"]:
+        pytest.skip("this Python does not export the function behind faulthandler's")
+    assert "broken_invariant" in box["python_text"]

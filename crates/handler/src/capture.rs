@@ -24,6 +24,22 @@ use lastwords_blackbox::recorder;
 static PYTHON_DUMPER: AtomicUsize = AtomicUsize::new(0);
 static PYTHON_SIGNAL: AtomicUsize = AtomicUsize::new(0);
 
+/// `_Py_DumpTracebackThreads(fd, NULL, thread state)` and `PyGILState_GetThisThreadState()`, where this Python
+/// exports them; zero where not.
+static DUMP_THREADS: AtomicUsize = AtomicUsize::new(0);
+static THIS_THREAD_STATE: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks for the function behind faulthandler's. It is private and not in every version, so it only comes second:
+/// before a "Fatal Python error" aborts, CPython takes faulthandler apart, and only this one still works.
+pub fn find_second_dumper() {
+    // SAFETY: constant names.
+    unsafe {
+        let find = |name: &core::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize;
+        THIS_THREAD_STATE.store(find(c"PyGILState_GetThisThreadState"), Ordering::Relaxed);
+        DUMP_THREADS.store(find(c"_Py_DumpTracebackThreads"), Ordering::Release);
+    }
+}
+
 /// Tells the handler how to have CPython write all Python frames to the box's text descriptor: call
 /// `dumper(signal)`.
 ///
@@ -83,7 +99,9 @@ pub(crate) unsafe fn all(crash: *mut Crash, signal: i32, info: *mut libc::siginf
         unsafe {
             CURRENT_STEP.store(number, Ordering::Relaxed);
             let bit = 1_u32 << number;
-            if guard::CRASH.call(step, argument) {
+            let is_done = guard::CRASH.call(step, argument)
+                || (number == STEP_PYTHON && guard::CRASH.call(python_again_step, argument));
+            if is_done {
                 (*crash).steps_done |= bit;
             } else {
                 (*crash).steps_failed |= bit;
@@ -293,6 +311,29 @@ unsafe extern "C" fn python_step(argument: *mut c_void) {
         };
         libc::lseek(text_fd, PYTHON_AT as libc::off_t, libc::SEEK_SET);
         dump_python();
+        let end = libc::lseek(text_fd, 0, libc::SEEK_CUR) as u64;
+        crash.python_length = end.saturating_sub(PYTHON_AT).min(PYTHON_CAPACITY);
+    }
+}
+
+/// The same by the function behind faulthandler's; it faults on purpose where there is none, so as not to be
+/// taken for done.
+unsafe extern "C" fn python_again_step(argument: *mut c_void) {
+    // SAFETY: see `scene`; CPython's own functions, called as faulthandler calls them.
+    unsafe {
+        let (_, crash) = scene(argument);
+        let (dump, state) = (
+            DUMP_THREADS.load(Ordering::Acquire),
+            THIS_THREAD_STATE.load(Ordering::Relaxed),
+        );
+        let (Some(text_fd), true) = (recorder::text_fd(), dump != 0 && state != 0) else {
+            core::ptr::read_volatile(core::ptr::without_provenance::<u8>(8));
+            return;
+        };
+        libc::lseek(text_fd, PYTHON_AT as libc::off_t, libc::SEEK_SET);
+        type Dump = extern "C" fn(i32, *mut c_void, *mut c_void) -> *const u8;
+        let state = core::mem::transmute::<usize, extern "C" fn() -> *mut c_void>(state)();
+        core::mem::transmute::<usize, Dump>(dump)(text_fd, core::ptr::null_mut(), state);
         let end = libc::lseek(text_fd, 0, libc::SEEK_CUR) as u64;
         crash.python_length = end.saturating_sub(PYTHON_AT).min(PYTHON_CAPACITY);
     }

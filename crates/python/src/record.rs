@@ -147,6 +147,7 @@ fn adopt_python_dumper(signal: i32) -> bool {
             return false;
         }
         lastwords_handler::set_python_dumper(action.sa_sigaction, signal);
+        lastwords_handler::find_second_dumper();
         let listens = lastwords_handler::listen_for_probes(signal);
         if listens {
             live::say_probe_signal(signal as u32);

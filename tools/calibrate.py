@@ -1,6 +1,6 @@
 """How far confidences can be believed: every case with a known cause, by how sure we were and how often right.
 
-Reads the evidence of tests/cases, the texts of tests/corpus and, where it lies beside the checkout, the shared corpus;
+Reads the evidence of tests/cases, the texts of tests/corpus and, where it lies beside the checkout, the public logs;
 each text also in noisy copies. Writes docs/calibration.md; `--check` says whether it is stale and exits 1. It fits one
 number, the factor by which log-odds would have to be stretched to be right on average: near 1, the weights are sound.
 """
@@ -101,7 +101,7 @@ def scores(name: str, judged: list[tuple[Case, Diagnosis]]) -> str:
 def page() -> str:
     groups = {"recorded deaths (tests/cases)": list(animals()), "own texts, six ways": list(texts(own()))}
     if shared():
-        groups["shared corpus, six ways"] = list(texts(shared()))
+        groups["public logs (not in this repository), six ways"] = list(texts(shared()))
     every = [claim for judged in groups.values() for pair in judged for claim in claims(*pair)]
     rows = "\n".join(scores(name, judged) for name, judged in groups.items())
     return f"""# Calibration

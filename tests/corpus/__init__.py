@@ -1,4 +1,4 @@
-"""Texts of deaths: our own, in `texts/`, and the shared corpus where it lies beside the checkout.
+"""Texts of deaths: our own, in `texts/`, and public logs where they lie beside the checkout (they are not part of this repository).
 
 A file of `texts/` is named for the cause that its texts have; `open.txt` holds those from which nobody could tell,
 with the causes that must be among the possible ones. A text begins with a line `=== name | system`.
@@ -14,7 +14,7 @@ import msgspec
 TEXTS = Path(__file__).parent / "texts"
 SHARED = Path(__file__).parents[2].parent / "shared" / "corpus" / "logs.jsonl"
 
-# Causes that a text alone does not tell apart, as the shared corpus groups them.
+# Causes that a text alone does not tell apart, as those logs group them.
 ALIKE = (
     {"null-pointer", "wild-pointer", "native-bug"},
     {"external-kill", "time-limit", "preemption"},

@@ -12,9 +12,7 @@ from tests.corpus.scoring import explained, failures
 
 GOAL = 0.95
 
-needs_shared = pytest.mark.skipif(
-    not SHARED.is_file(), reason="the shared corpus is not beside this checkout"
-)
+needs_shared = pytest.mark.skipif(not SHARED.is_file(), reason="the public logs are not beside this checkout")
 
 
 def decidable(cases: list[Case]) -> list[Case]:

@@ -18,8 +18,8 @@ def pool(tasks: int) -> float:
 
 
 def spin(_: int) -> None:
-    until = time.perf_counter() + 100e-6
-    while time.perf_counter() < until:
+    """About 100 µs of work, counted and not timed: a task that waits for the clock hides what was added to it."""
+    for _ in range(7_000):
         pass
 
 

@@ -50,7 +50,7 @@ _CODE = re.compile(
     r"(?:exit(?:ed|s|ing)?[ _-]?(?:unexpectedly )?(?:with )?(?:a )?(?:non-zero )?(?:exit )?(?:code|status)"
     r"|exitcode|return(?:ed)?(?: a non-zero)?(?: with)?(?: exit)? ?code|returncode|exited with|exit value"
     r"|returned non-zero exit status|non-zero code|status code|StatusCode)"
-    r"[\"']?[ :=(]{1,8}(-?\d{1,12}|0x[0-9a-f]{8})\b",
+    r"(?: is| was| of)?[\"']?[ :=(]{1,8}(-?\d{1,12}|0x[0-9a-f]{8})\b",
     re.IGNORECASE,
 )
 _HEX = re.compile(r"\b0x([c4][0-9a-f]{7})\b", re.IGNORECASE)
@@ -125,7 +125,7 @@ def _codes(excerpt: Excerpt, index: int, *, known: bool) -> Iterator[Mention]:
     if found is None:
         return
     value = found[1]
-    code = int(value, 16) if value.lower().startswith(("0x", "c", "4")) else int(value)
+    code = int(value, 16) if found.re is _HEX or value.lower().startswith("0x") else int(value)
     status = code & 0xFFFFFFFF
     if status in NTSTATUS_KINDS:
         yield mention(NTSTATUS_KINDS[status], excerpt, index, "windows", {"code": f"{status:#010X}"})

@@ -35,8 +35,11 @@ pub fn find_second_dumper() {
     // SAFETY: constant names.
     unsafe {
         let find = |name: &core::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize;
-        THIS_THREAD_STATE.store(find(c"PyGILState_GetThisThreadState"), Ordering::Relaxed);
-        DUMP_THREADS.store(find(c"_Py_DumpTracebackThreads"), Ordering::Release);
+        let state = find(c"PyGILState_GetThisThreadState");
+        THIS_THREAD_STATE.store(state, Ordering::Relaxed);
+        if state != 0 {
+            DUMP_THREADS.store(find(c"_Py_DumpTracebackThreads"), Ordering::Release);
+        }
     }
 }
 
@@ -100,7 +103,9 @@ pub(crate) unsafe fn all(crash: *mut Crash, signal: i32, info: *mut libc::siginf
             CURRENT_STEP.store(number, Ordering::Relaxed);
             let bit = 1_u32 << number;
             let is_done = guard::CRASH.call(step, argument)
-                || (number == STEP_PYTHON && guard::CRASH.call(python_again_step, argument));
+                || (number == STEP_PYTHON
+                    && DUMP_THREADS.load(Ordering::Acquire) != 0
+                    && guard::CRASH.call(python_again_step, argument));
             if is_done {
                 (*crash).steps_done |= bit;
             } else {
@@ -316,24 +321,20 @@ unsafe extern "C" fn python_step(argument: *mut c_void) {
     }
 }
 
-/// The same by the function behind faulthandler's; it faults on purpose where there is none, so as not to be
-/// taken for done.
+/// The same by the function behind faulthandler's, where it was found.
 unsafe extern "C" fn python_again_step(argument: *mut c_void) {
     // SAFETY: see `scene`; CPython's own functions, called as faulthandler calls them.
     unsafe {
         let (_, crash) = scene(argument);
-        let (dump, state) = (
-            DUMP_THREADS.load(Ordering::Acquire),
-            THIS_THREAD_STATE.load(Ordering::Relaxed),
-        );
-        let (Some(text_fd), true) = (recorder::text_fd(), dump != 0 && state != 0) else {
-            core::ptr::read_volatile(core::ptr::without_provenance::<u8>(8));
+        let Some(text_fd) = recorder::text_fd() else {
             return;
         };
         libc::lseek(text_fd, PYTHON_AT as libc::off_t, libc::SEEK_SET);
         type Dump = extern "C" fn(i32, *mut c_void, *mut c_void) -> *const u8;
-        let state = core::mem::transmute::<usize, extern "C" fn() -> *mut c_void>(state)();
-        core::mem::transmute::<usize, Dump>(dump)(text_fd, core::ptr::null_mut(), state);
+        type State = extern "C" fn() -> *mut c_void;
+        let state = core::mem::transmute::<usize, State>(THIS_THREAD_STATE.load(Ordering::Relaxed))();
+        let dump = core::mem::transmute::<usize, Dump>(DUMP_THREADS.load(Ordering::Acquire));
+        dump(text_fd, core::ptr::null_mut(), state);
         let end = libc::lseek(text_fd, 0, libc::SEEK_CUR) as u64;
         crash.python_length = end.saturating_sub(PYTHON_AT).min(PYTHON_CAPACITY);
     }

@@ -1,48 +1,57 @@
-"""The small jobs that recording is measured on; each is run as a process of its own, once with and once without."""
+"""The small jobs that recording is measured on.
+
+Each is a process that does one round of its work per line on its standard input and answers with the nanoseconds it
+took: `bench.recording` lets a recorded one and a plain one take turns.
+"""
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
+from collections.abc import Callable
+
+TASKS = 500
+IMAGES = 1024
 
 
-def pool(tasks: int) -> float:
-    """Tasks of 100 µs on two workers; seconds for all of them, without the pool's own start."""
+def pool() -> Callable[[], object]:
+    """Tasks of 100 µs on two workers."""
     from concurrent.futures import ProcessPoolExecutor
 
-    with ProcessPoolExecutor(2) as executor:
-        list(executor.map(spin, range(64)))
-        begun = time.perf_counter()
-        list(executor.map(spin, range(tasks)))
-        return time.perf_counter() - begun
+    executor = ProcessPoolExecutor(2)
+    return lambda: list(executor.map(spin, range(TASKS)))
 
 
 def spin(_: int) -> None:
-    """About 100 µs of work, counted and not timed: a task that waits for the clock hides what was added to it."""
-    for _ in range(7_000):
+    """About 100 µs of work, counted and not timed: a task that waits for the clock hides what was added to it.
+
+    It allocates nothing: the numbers of a `range` cost a third more where the heap's free block happens to be the last
+    of its pool, and what a process has imported decides that.
+    """
+    for _ in itertools.repeat(None, 20_000):
         pass
 
 
-def dataloader(items: int) -> float:
-    """A small epoch of 3×64×64 images, two workers; seconds for the epoch after a first one."""
+def dataloader() -> Callable[[], object]:
+    """A small epoch of 3×64×64 images on two workers that stay."""
     import torch
     from torch.utils.data import DataLoader, Dataset
 
     class Images(Dataset):  # type: ignore[misc]  # torch may be absent where types are checked
         def __len__(self) -> int:
-            return items
+            return IMAGES
 
         def __getitem__(self, index: int) -> torch.Tensor:
             return torch.full((3, 64, 64), float(index))
 
     loader = DataLoader(Images(), batch_size=64, num_workers=2, persistent_workers=True)
-    for _ in loader:
-        pass
-    begun = time.perf_counter()
-    for _ in loader:
-        pass
-    return time.perf_counter() - begun
+    return lambda: sum(1 for _ in loader)
 
 
 if __name__ == "__main__":
-    print({"pool": pool, "dataloader": dataloader}[sys.argv[1]](int(sys.argv[2])))
+    one_round = {"pool": pool, "dataloader": dataloader}[sys.argv[1]]()
+    for _ in sys.stdin:
+        begun = time.perf_counter_ns()
+        one_round()
+        print(time.perf_counter_ns() - begun, flush=True)

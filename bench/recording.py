@@ -1,6 +1,6 @@
 """What recording costs a healthy job, and what a crash costs.
 
-Each job runs in pairs, recorded and not, the order changing from pair to pair. One item's mark is compared with
+Each job runs in pairs of processes, recorded and not, that take turns. One item's mark is compared with
 what a Python program would do instead: writing the same three values into a `ctypes` structure.
 """
 
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,11 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(quick: bool) -> list[Result]:
-    pairs = 4 if quick else 20
+    pairs, turns = (4, 10) if quick else (20, 40)
     return [
         *marks(quick),
-        job("pool of 100 µs tasks, recorded", "pool", 4_000 if quick else 20_000, pairs),
-        job("DataLoader epoch 3×64×64, recorded", "dataloader", 4_096 if quick else 16_384, pairs),
+        job("pool of 100 µs tasks, recorded", "pool", pairs, turns),
+        job("DataLoader epoch 3×64×64, recorded", "dataloader", pairs, turns),
         enable(10 if quick else 50),
         *crash(5 if quick else 15),
     ]
@@ -73,25 +74,53 @@ print(min(cost(ours) for _ in range(9)) - (e := min(cost(empty) for _ in range(9
     ]
 
 
-def job(name: str, subject: str, size: int, pairs: int) -> Result:
-    times = [measure(subject, size, even=n % 2 == 0) for n in range(pairs)]
-    low, high = interval(times)
+def job(name: str, subject: str, pairs: int, rounds: int) -> Result:
+    """Pairs of processes, so that a lucky layout of one heap counts once; turns within a pair, so that a noisy
+    neighbour meets both."""
+    medians = [take_turns(subject, rounds, first=n % 2) for n in range(pairs)]
+    low, high = interval(medians)
     return Result(
-        name=name,
-        ours=statistics.median(ours for ours, _ in times) / 1e6,
-        peer=statistics.median(peer for _, peer in times) / 1e6,
+        name=f"{name} ({pairs} pairs, {rounds} turns each)",
+        ours=statistics.median(ours for ours, _ in medians) / 1e6,
+        peer=statistics.median(peer for _, peer in medians) / 1e6,
         unit="ms",
         limit=1.01,
         interval=(low, high),
     )
 
 
-def measure(subject: str, size: int, *, even: bool) -> tuple[int, int]:
-    """Nanoseconds of CPU of the job and all its workers: what a busy neighbour does to the clock does not count."""
-    words = ["-m", "bench._subjects", subject, str(size)]
-    order = [recorded, plain] if even else [plain, recorded]
-    taken = {way: round(way(words).cpu * 1e9) for way in order}
-    return taken[recorded], taken[plain]
+def take_turns(subject: str, rounds: int, *, first: int) -> tuple[int, int]:
+    """Median nanoseconds of a round, recorded and plain; both processes live side by side and work by turns."""
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        partners = [
+            stack.enter_context(_partner(subject, {"LASTWORDS": directory} if recorded else {}))
+            for recorded in (True, False)
+        ]
+        for partner in partners:
+            one_round(partner)  # workers start, pages are touched
+        times: tuple[list[int], list[int]] = ([], [])
+        for n in range(rounds):
+            for which in (0, 1) if n % 2 == first else (1, 0):
+                times[which].append(one_round(partners[which]))
+    return round(statistics.median(times[0])), round(statistics.median(times[1]))
+
+
+def one_round(partner: subprocess.Popen[str]) -> int:
+    assert partner.stdin is not None and partner.stdout is not None
+    partner.stdin.write("go\n")
+    partner.stdin.flush()
+    return int(partner.stdout.readline())
+
+
+def _partner(subject: str, variables: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench._subjects", subject],
+        env=_without_lastwords() | variables,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 class Done(NamedTuple):
@@ -109,13 +138,17 @@ def recorded(words: list[str]) -> Done:
 
 
 def _python(words: list[str], variables: dict[str, str]) -> Done:
-    environment = {name: value for name, value in os.environ.items() if name != "LASTWORDS"} | variables
+    environment = _without_lastwords() | variables
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, *words], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Done(done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def _without_lastwords() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "LASTWORDS"}
 
 
 def enable(starts: int) -> Result:

@@ -83,6 +83,19 @@ pub fn phase(phase: u32) {
     });
 }
 
+/// The phase of the item at hand; 0 between items and where nothing is recorded.
+pub fn current_phase() -> u32 {
+    let live = live();
+    if live.is_null() {
+        return 0;
+    }
+    // SAFETY: mapped for the life of the process.
+    unsafe {
+        let published = counter(&raw mut (*live).published).load(Ordering::Relaxed);
+        (*live).current[(published % 2) as usize].phase
+    }
+}
+
 fn publish(fill: impl FnOnce(&mut Item, &Item)) {
     let live = live();
     if live.is_null() {

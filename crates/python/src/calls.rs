@@ -127,7 +127,7 @@ fn push_all<'py>(
 pub(crate) fn describe_call(
     function: &Bound<'_, PyAny>,
     args: &Bound<'_, PyAny>,
-    kwargs: &Bound<'_, PyAny>,
+    kwargs: Option<&Bound<'_, PyAny>>,
 ) -> String {
     let mut line = String::with_capacity(64);
     push_name(&mut line, function);
@@ -141,7 +141,7 @@ pub(crate) fn describe_call(
             push_value(&mut line, &value, 2);
         }
     }
-    if let Ok(kwargs) = kwargs.cast::<PyDict>() {
+    if let Some(Ok(kwargs)) = kwargs.map(|kwargs| kwargs.cast::<PyDict>()) {
         total += kwargs.len();
         for (name, value) in kwargs.iter().take(MOST_ARGUMENTS.saturating_sub(shown)) {
             separate(&mut line, &mut shown);
@@ -172,7 +172,7 @@ fn begin_call(
     phase: u32,
     function: &Bound<'_, PyAny>,
     args: &Bound<'_, PyAny>,
-    kwargs: &Bound<'_, PyAny>,
+    kwargs: Option<&Bound<'_, PyAny>>,
 ) {
     let line = describe_call(function, args, kwargs);
     mark_begin(index.unwrap_or(NONE), line.as_bytes(), phase);

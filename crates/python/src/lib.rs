@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod calls;
 mod marks;
+mod pool;
 mod read;
 mod record;
 mod watch;
@@ -14,6 +15,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     record::register(m)?;
     marks::register(m)?;
     calls::register(m)?;
+    pool::register(m)?;
     wrappers::register(m)?;
     read::register(m)?;
     watch::register(m)?;

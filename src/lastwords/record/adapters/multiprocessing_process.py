@@ -20,6 +20,7 @@ def adapt(module: ModuleType) -> None:
         # On the instance, and native: a traceback of `run` looks as it does without us.
         self.run = _native.Told(self.run, functools.partial(record_exception, fatal=True))
         code = bootstrap(self, *args, **kwargs)
+        _native.end_sent()
         _native.say_exit(code if isinstance(code, int) else None)
         return code
 

@@ -43,9 +43,9 @@ POOL = """
 @pytest.mark.parametrize(("chunksize", "index"), [(1, 5), (4, None)])
 def test_a_pools_item_is_the_call(record, chunksize, index):
     ran = record(POOL.format(dies="os.kill(os.getpid(), 9)", chunksize=chunksize))
-    currents = [box["live"]["current"] for box in ran.boxes()]
-    (item,) = [current for current in currents if current]
-    assert (item["key"], item["index"], item["phase"]) == ("work(5)", index, "run")
+    # The broken pool ends the other worker wherever that one stands.
+    currents = [current for box in ran.boxes() if (current := box["live"]["current"])]
+    assert ("work(5)", index, "run") in [(item["key"], item["index"], item["phase"]) for item in currents]
 
 
 def test_each_marks_by_number_and_passes_everything_on(record):

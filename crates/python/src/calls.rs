@@ -50,7 +50,9 @@ fn push_value(line: &mut String, value: &Bound<'_, PyAny>, depth: usize) {
     if value.is_exact_instance_of::<PyInt>() {
         // Beyond 64 bits its text could have millions of digits.
         match value.extract::<i64>() {
-            Ok(number) => line.push_str(&number.to_string()),
+            Ok(number) => {
+                let _ = write!(line, "{number}");
+            }
             Err(_) => line.push_str("<large int>"),
         }
     } else if is_small {

@@ -7,6 +7,7 @@ use crate::record::{mark_begin, mark_next};
 use lastwords_blackbox::layout::NONE;
 use lastwords_blackbox::live;
 use pyo3::exceptions::{PyException, PyStopIteration};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyIterator, PyTuple};
 use std::sync::Mutex;
@@ -177,7 +178,7 @@ impl MarkedIterator {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         mark_begin(number, b"", FETCH);
-        let result = self.iterator.bind(py).call_method0("__next__");
+        let result = self.iterator.bind(py).call_method0(intern!(py, "__next__"));
         if let Err(error) = &result {
             tell(py, &self.on_error, error);
         }

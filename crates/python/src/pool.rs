@@ -9,6 +9,7 @@ use crate::calls::describe_call;
 use crate::record::mark_begin;
 use lastwords_blackbox::layout::NONE;
 use lastwords_blackbox::live;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 use std::sync::Mutex;
@@ -20,40 +21,46 @@ const RUN: u32 = 5;
 struct Pool {
     take: Py<PyAny>,
     process_chunk: Py<PyAny>,
+    partial: Py<PyAny>,
     /// Told of each function that differs from the one before.
     note_called: Py<PyAny>,
     last_called: Mutex<Option<Py<PyAny>>>,
 }
 
 impl Pool {
+    /// Names are interned: made anew for each task, six short strings cost 4 µs.
     fn mark(&self, task: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = task.py();
-        let function = task.getattr("fn")?;
-        let index = task.getattr("work_id")?.extract::<i64>().unwrap_or(NONE);
-        // `map` sends chunks: within one, each call is an item of its own.
-        if let Ok(inner) = function.getattr("func")
-            && inner.is(&self.process_chunk)
-        {
-            let function = function.getattr("args")?.get_item(0)?;
-            let chunk = task.getattr("args")?.get_item(0)?;
-            self.tell_called(&function);
-            let calls = chunk.len()?;
-            let marked = MarkedChunk {
-                calls: chunk.try_iter()?.unbind(),
-                // In a longer chunk the task's number says nothing about one call: its arguments do.
-                index: if calls == 1 { index } else { NONE },
-                is_single: calls == 1,
-                function: function.unbind(),
-            };
-            task.setattr("args", (Bound::new(py, marked)?,))
-        } else {
-            self.tell_called(&function);
-            let marked = MarkedCall {
-                function: function.unbind(),
-                index,
-            };
-            task.setattr("fn", Bound::new(py, marked)?)
+        let function = task.getattr(intern!(py, "fn"))?;
+        let index = task
+            .getattr(intern!(py, "work_id"))?
+            .extract::<i64>()
+            .unwrap_or(NONE);
+        match self.mapped(&function)? {
+            Some(mapped) => {
+                let args = task.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
+                let chunk = MarkedChunk::new(mapped, &args.get_item(0)?, index)?;
+                self.tell_called(chunk.function.bind(py));
+                task.setattr(intern!(py, "args"), (Bound::new(py, chunk)?,))
+            }
+            None => {
+                self.tell_called(&function);
+                let function = function.unbind();
+                task.setattr(intern!(py, "fn"), Bound::new(py, MarkedCall { function, index })?)
+            }
         }
+    }
+
+    /// `map` sends chunks, as `partial(_process_chunk, function)`: the function, if this is one.
+    fn mapped<'py>(&self, function: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = function.py();
+        if !function.get_type().is(&self.partial)
+            || !function.getattr(intern!(py, "func"))?.is(&self.process_chunk)
+        {
+            return Ok(None);
+        }
+        let args = function.getattr(intern!(py, "args"))?.cast_into::<PyTuple>()?;
+        Ok(Some(args.get_item(0)?))
     }
 
     fn tell_called(&self, function: &Bound<'_, PyAny>) {
@@ -76,11 +83,12 @@ pub(crate) struct TakesTasks {
 #[pymethods]
 impl TakesTasks {
     #[new]
-    fn new(take: Py<PyAny>, process_chunk: Py<PyAny>, note_called: Py<PyAny>) -> Self {
+    fn new(take: Py<PyAny>, process_chunk: Py<PyAny>, partial: Py<PyAny>, note_called: Py<PyAny>) -> Self {
         Self {
             pool: Pool {
                 take,
                 process_chunk,
+                partial,
                 note_called,
                 last_called: Mutex::default(),
             },
@@ -124,9 +132,13 @@ impl BoundTake {
     ) -> PyResult<Bound<'py, PyAny>> {
         live::end(); // the result before it has been sent
         let pool = &self.takes.get().pool;
-        let mut with_queue = vec![self.queue.bind(py).clone()];
-        with_queue.extend(args.iter());
-        let task = pool.take.bind(py).call(PyTuple::new(py, with_queue)?, kwargs)?;
+        let task = if args.is_empty() {
+            pool.take.bind(py).call((&self.queue,), kwargs)?
+        } else {
+            let mut with_queue = vec![self.queue.bind(py).clone()];
+            with_queue.extend(args.iter());
+            pool.take.bind(py).call(PyTuple::new(py, with_queue)?, kwargs)?
+        };
         if !task.is_none() {
             // A pool that is built otherwise than we know goes unmarked, and works.
             let _ = pool.mark(&task);
@@ -169,6 +181,19 @@ struct MarkedChunk {
     function: Py<PyAny>,
     index: i64,
     is_single: bool,
+}
+
+impl MarkedChunk {
+    /// In a chunk of several the task's number says nothing about one call: its arguments do.
+    fn new(function: Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>, index: i64) -> PyResult<Self> {
+        let is_single = chunk.len()? == 1;
+        Ok(Self {
+            calls: chunk.try_iter()?.unbind(),
+            function: function.unbind(),
+            index: if is_single { index } else { NONE },
+            is_single,
+        })
+    }
 }
 
 #[pymethods]

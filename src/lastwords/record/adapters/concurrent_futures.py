@@ -13,7 +13,9 @@ from lastwords.record.items import note_called
 
 def adapt(module: ModuleType) -> None:
     # Workers take their tasks from a `_SafeQueue`; nobody else calls its `get`.
-    module._SafeQueue.get = _native.TakesTasks(module._SafeQueue.get, module._process_chunk, note_called)
+    module._SafeQueue.get = _native.TakesTasks(
+        module._SafeQueue.get, module._process_chunk, functools.partial, note_called
+    )
     _record_exceptions(module)
 
 

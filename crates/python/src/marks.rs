@@ -10,6 +10,7 @@ use pyo3::exceptions::{PyException, PyStopIteration};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyIterator, PyTuple};
+use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -55,31 +56,38 @@ pub(crate) struct MarkedDataset {
     batch: Mutex<Batch>,
 }
 
+/// The items of the batch at hand. Put into words only when it is collated: this is filled once per item.
 #[derive(Default)]
 struct Batch {
-    names: Vec<String>,
+    named: [i64; NAMED],
+    /// Of indices that are no numbers, by their place.
+    keys: Vec<(usize, String)>,
     count: usize,
 }
 
 impl Batch {
-    fn add(&mut self, index: i64, key: &str) {
-        if self.count < NAMED {
-            self.names.push(if index == NONE {
-                key.to_owned()
-            } else {
-                index.to_string()
-            });
+    fn add(&mut self, index: i64, key: String) {
+        if let Some(place) = self.named.get_mut(self.count) {
+            *place = index;
+            if index == NONE {
+                self.keys.push((self.count, key));
+            }
         }
         self.count += 1;
     }
 
     fn take(&mut self) -> String {
-        let more = if self.count > self.names.len() {
-            ", …"
-        } else {
-            ""
-        };
-        let text = format!("batch of {}: {}{more}", self.count, self.names.join(", "));
+        let mut text = format!("batch of {}: ", self.count);
+        for (place, number) in self.named.iter().take(self.count).enumerate() {
+            let separator = if place > 0 { ", " } else { "" };
+            let _ = match self.keys.iter().find(|(keyed, _)| *keyed == place) {
+                Some((_, key)) => write!(text, "{separator}{key}"),
+                None => write!(text, "{separator}{number}"),
+            };
+        }
+        if self.count > NAMED {
+            text.push_str(", …");
+        }
         *self = Self::default();
         text
     }
@@ -104,7 +112,7 @@ impl MarkedDataset {
             Ok(value) => {
                 live::end();
                 if let Ok(mut batch) = self.batch.lock() {
-                    batch.add(number, &key);
+                    batch.add(number, key);
                 }
                 Ok(value)
             }

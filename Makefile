@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/stamps
 
 # Debian packages that some tests use; `make system` installs the missing ones when it may.
-SYSTEM_PACKAGES := gdb lldb tmux
+SYSTEM_PACKAGES := gdb lldb tmux qemu-user openjdk-17-jre-headless
 
 # Dependency groups of pyproject.toml. A group added there is added here once, and `make lock` pins it.
 TEST_GROUPS  := test lint
@@ -82,9 +82,17 @@ docs: $(STAMP)/native  ## writes the generated pages: causes, commands, JSON sch
 bench: $(STAMP)/native $(STAMP)/test $(STAMP)/heavy  ## all benchmarks, as ratios to a peer in the same run (BENCH="--quick startup")
 	@$(BIN)/python -m bench $(BENCH)
 
+.PHONY: soak
+soak: $(STAMP)/native $(STAMP)/test  ## 200,000 tasks while workers are killed 2,000 times: no result may be lost (SOAK="--tasks 1000 --kills 10")
+	@$(BIN)/python -m tests.survive.test_chaos $(SOAK)
+
 .PHONY: zoo
 zoo: $(STAMP)/native $(STAMP)/test $(STAMP)/heavy  ## every death of the zoo in every job; writes the table docs/zoo.md
 	@$(BIN)/python tools/zoo_table.py
+
+.PHONY: ground-truth
+ground-truth: $(STAMP)/native $(STAMP)/test  ## scan against some 200 packages on emulated CPUs (hours); writes docs/scan-ground-truth.md
+	@$(BIN)/python -m tests.prevent.ground_truth $(GROUND_TRUTH)
 
 .PHONY: new-cause
 new-cause: $(STAMP)/native  ## a new cause with its zoo case and near miss: make new-cause NAME=some-id

@@ -46,6 +46,7 @@ pub(crate) fn address_use(
         fault_address,
         recomputed,
         canonical: fault_address.map(is_canonical),
+        flipped_bit: fault_address.and_then(|address| flipped_bit(scene, address)),
         fault_mapping: fault_address.and_then(seen_from),
         nearest_mapping: nearest.map(|(mapping, _)| seen(mapping, mapping.start)),
         distance_to_nearest: nearest.map(|(_, distance)| distance),
@@ -71,6 +72,22 @@ fn fault_address(fault: &Fault<'_>, instruction: Option<&Instruction>) -> (Optio
         }
     }
     (fault.address, false)
+}
+
+/// The one bit that separates the address from memory that the process can read; `None`: none does, or several do.
+///
+/// Only high bits: a wrong index or a stale pointer is off by less than a terabyte, and looks the same there.
+fn flipped_bit(scene: &Scene<'_>, address: u64) -> Option<u32> {
+    const LOWEST: u32 = 40;
+    if scene.space.at(address).is_some() {
+        return None;
+    }
+    let readable = |bit: &u32| {
+        let mapping = scene.space.at(address ^ (1_u64 << bit));
+        mapping.is_some_and(|mapping| mapping.permissions().starts_with('r'))
+    };
+    let mut fitting = (LOWEST..u64::BITS).filter(readable);
+    fitting.next().filter(|_| fitting.next().is_none())
 }
 
 fn seen(mapping: &Mapping, address: u64) -> MappingUse {

@@ -150,6 +150,8 @@ pub struct AddressUse {
     pub recomputed: bool,
     /// Not canonical: the upper bits are not a sign extension.
     pub canonical: Option<bool>,
+    /// The one high bit that separates the fault address from memory that the process can read.
+    pub flipped_bit: Option<u32>,
     /// What lies at the fault address.
     pub fault_mapping: Option<MappingUse>,
     /// The closest mapping when none lies there.

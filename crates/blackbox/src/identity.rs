@@ -1,6 +1,7 @@
 //! Who this process is, read from /proc with system calls alone (it also runs between fork and exec).
 
 use crate::clock;
+use crate::cpuid;
 use crate::layout::{Identity, NONE, Text};
 use core::ffi::CStr;
 
@@ -60,6 +61,7 @@ fn fill_life(identity: &mut Identity) {
 pub(crate) fn fill(identity: &mut Identity) {
     fill_life(identity);
     identity.forked = 0;
+    identity.cpuid = cpuid::read();
     let mut buffer = [0_u8; 1020];
     let read = read_small(c"/proc/self/cmdline", &mut buffer);
     identity.command.set(

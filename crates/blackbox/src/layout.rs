@@ -107,6 +107,8 @@ pub struct Identity {
     pub executable: Text<252>,
     /// NUL-separated, as /proc/PID/cmdline has it.
     pub command: Text<1020>,
+    /// See `cpuid`; all zero: not asked, as on other processors.
+    pub cpuid: [u32; crate::cpuid::WORDS],
 }
 
 pub const PHASES: [&str; 7] = ["idle", "fetch", "transform", "collate", "send", "run", "load"];

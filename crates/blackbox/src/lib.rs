@@ -11,6 +11,7 @@
 extern crate std;
 
 pub mod clock;
+pub mod cpuid;
 pub mod file;
 pub mod identity;
 pub mod layout;

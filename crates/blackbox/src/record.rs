@@ -100,6 +100,7 @@ pub struct IdentityRecord {
     pub runtime: Option<String>,
     pub executable: Option<String>,
     pub command: Vec<String>,
+    pub cpuid: Option<[u32; crate::cpuid::WORDS]>,
 }
 
 impl From<&Identity> for IdentityRecord {
@@ -123,6 +124,7 @@ impl From<&Identity> for IdentityRecord {
                 .split('\0')
                 .map(ToString::to_string)
                 .collect(),
+            cpuid: (identity.cpuid != [0; crate::cpuid::WORDS]).then_some(identity.cpuid),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod alternate_stack;
 mod capture;
+mod entry;
 mod exception;
 mod got;
 mod guard;

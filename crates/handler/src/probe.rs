@@ -9,6 +9,7 @@
 //! The same rules as in a crash: no lock, no allocation, every dangerous read under a guard.
 
 use crate::capture;
+use crate::entry::aligned;
 use crate::guard;
 use crate::maps;
 use crate::registers;
@@ -45,7 +46,7 @@ pub fn listen(signal: i32) -> bool {
     // SAFETY: sigaction is plain data. SA_RESTART: a probe must not make system calls fail that could go on.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = on_probe as *const () as usize;
+        action.sa_sigaction = enter as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
         libc::sigfillset(&mut action.sa_mask);
         for crash in crate::signals::SIGNALS {
@@ -54,6 +55,8 @@ pub fn listen(signal: i32) -> bool {
         libc::sigaction(signal, &action, ptr::null_mut()) == 0
     }
 }
+
+aligned!(enter, on_probe);
 
 unsafe extern "C" fn on_probe(signal: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: called by the kernel with a signal's own arguments.

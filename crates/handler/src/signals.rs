@@ -2,6 +2,7 @@
 
 use crate::alternate_stack;
 use crate::capture;
+use crate::entry::aligned;
 use crate::exception;
 use crate::got;
 use crate::guard;
@@ -43,7 +44,7 @@ fn our_action() -> libc::sigaction {
     // SAFETY: sigaction is plain data; set operations on a local.
     unsafe {
         let mut action: libc::sigaction = zeroed();
-        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_sigaction = enter as *const () as usize;
         // SA_NODEFER: a fault inside the handler must come back to us and not end the process unrecorded.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         libc::sigfillset(&mut action.sa_mask);
@@ -150,9 +151,11 @@ fn is_ours(signal: i32) -> bool {
     unsafe {
         let mut current: libc::sigaction = zeroed();
         libc::sigaction(signal, ptr::null(), &mut current);
-        current.sa_sigaction == on_signal as *const () as usize
+        current.sa_sigaction == enter as *const () as usize
     }
 }
+
+aligned!(enter, on_signal);
 
 unsafe extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: called by the kernel with a signal's own arguments; only the owner goes on past the first

@@ -2,16 +2,22 @@
 
 use pyo3::prelude::*;
 
+mod alarms;
 mod calls;
+mod isa;
 mod marks;
+mod needs;
 mod pool;
 mod read;
 mod record;
+mod survive;
 mod watch;
 mod wrappers;
 
 #[pymodule]
 fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    alarms::register(m)?;
+    needs::register(m)?;
     record::register(m)?;
     marks::register(m)?;
     calls::register(m)?;
@@ -19,5 +25,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     wrappers::register(m)?;
     read::register(m)?;
     watch::register(m)?;
+    isa::register(m)?;
+    survive::register(m)?;
     Ok(())
 }

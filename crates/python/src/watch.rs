@@ -1,14 +1,17 @@
 //! lastwords_watch for Python: how processes ended, and what signals came from whom.
 
 use lastwords_watch::cgroup::{self, OomKills, Version};
+use lastwords_watch::close_look::CloseLook;
 use lastwords_watch::curve::Point;
 use lastwords_watch::pidfd::{self, RawStatus, Refused};
+use lastwords_watch::proc_connector;
 use lastwords_watch::sampler::Sampler;
 use lastwords_watch::{core_dump, signals, subreaper};
 use pyo3::exceptions::{PyNotImplementedError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::IntoRawFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 fn answer(asked: Result<Option<RawStatus>, Refused>) -> PyResult<Option<i32>> {
     match asked {
@@ -93,6 +96,41 @@ fn leave_no_core() -> PyResult<()> {
     Ok(core_dump::leave_no_core()?)
 }
 
+/// Hears of the end of every process of the machine. Raises OSError where the kernel tells us nothing.
+#[pyclass(frozen, module = "lastwords._native")]
+struct ProcConnector(Mutex<proc_connector::ProcConnector>);
+
+#[pymethods]
+impl ProcConnector {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        Ok(Self(Mutex::new(
+            py.detach(proc_connector::ProcConnector::listen)?,
+        )))
+    }
+
+    /// A descriptor that is readable when there is something for `read_all`.
+    fn descriptor(&self) -> i32 {
+        self.lock().descriptor()
+    }
+
+    /// Takes in what has come, before there is too much of it.
+    fn read_all(&self) {
+        self.lock().read_all();
+    }
+
+    /// The wait status of a process that has ended; None: it lives, or its word was lost. To be asked once.
+    fn take(&self, py: Python<'_>, pid: u32) -> Option<i32> {
+        py.detach(|| self.lock().take(pid)).map(|raw| raw.0)
+    }
+}
+
+impl ProcConnector {
+    fn lock(&self) -> std::sync::MutexGuard<'_, proc_connector::ProcConnector> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Samples the memory of processes on a thread of its own. Points are (monotonic ns, resident KiB, swap KiB).
 #[pyclass(frozen, module = "lastwords._native")]
 struct MemorySampler(Sampler);
@@ -100,6 +138,19 @@ struct MemorySampler(Sampler);
 fn triples(points: Vec<Point>) -> Vec<(u64, u64, u64)> {
     let triple = |point: Point| (point.time_ns, point.resident_kib, point.swap_kib);
     points.into_iter().map(triple).collect()
+}
+
+type Look = (u64, Option<u64>, Option<u64>, Option<u64>, Option<u64>);
+
+fn in_a_row(look: CloseLook) -> Look {
+    let owned = look.ownership;
+    (
+        look.time_ns,
+        look.descriptors,
+        look.threads,
+        owned.map(|one| one.proportional_kib),
+        owned.map(|one| one.private_kib),
+    )
 }
 
 #[pymethods]
@@ -136,6 +187,17 @@ impl MemorySampler {
         (found.descriptors, found.threads)
     }
 
+    /// (monotonic ns, descriptors, threads, proportional KiB, private KiB), oldest first; None: not asked then.
+    fn close_looks(&self, py: Python<'_>, pid: u32) -> Vec<Look> {
+        let looks = py.detach(|| self.0.close_looks(pid));
+        looks.into_iter().map(in_a_row).collect()
+    }
+
+    /// Monotonic nanoseconds at which it ended; None: it lives, or nobody could see it.
+    fn ended(&self, py: Python<'_>, pid: u32) -> Option<u64> {
+        py.detach(|| self.0.ended(pid))
+    }
+
     /// Like `oom_kills`, for the groups that it was moved to since it is watched; None: it stayed where it was.
     fn moved(&self, py: Python<'_>, pid: u32) -> Option<Vec<(String, u8, u64)>> {
         py.detach(|| self.0.moved(pid)).map(counters)
@@ -149,6 +211,7 @@ impl MemorySampler {
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<MemorySampler>()?;
+    m.add_class::<ProcConnector>()?;
     m.add_function(wrap_pyfunction!(exit_status, m)?)?;
     m.add_function(wrap_pyfunction!(peek_child, m)?)?;
     m.add_function(wrap_pyfunction!(become_subreaper, m)?)?;

@@ -53,8 +53,63 @@ fn note_kill(args: &Bound<'_, PyTuple>, of_group: bool) {
         && signal != 0
     {
         let target = if of_group { -target } else { target };
-        live::event(EventKind::SentSignal, target, signal, b"");
+        let note = if is_ending(target) {
+            ALREADY_ENDING.to_owned()
+        } else {
+            caller(args.py()).unwrap_or_default()
+        };
+        live::event(EventKind::SentSignal, target, signal, note.as_bytes());
     }
+}
+
+/// Frames of these are the way to the signal and not its reason.
+const WAYS_TO_KILL: [&str; 4] = [
+    "/multiprocessing/",
+    "/concurrent/futures/",
+    "/subprocess.py",
+    "/psutil/",
+];
+const DEEPEST: usize = 16;
+/// What an event has room for.
+const LONGEST_NOTE: usize = 92;
+
+/// `package/module.py:41 function`, of whoever decided to send it.
+fn caller(py: Python<'_>) -> Option<String> {
+    let mut frame = py.import("sys").ok()?.getattr("_getframe").ok()?.call0().ok()?;
+    for _ in 0..DEEPEST {
+        let code = frame.getattr("f_code").ok()?;
+        let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
+        if !WAYS_TO_KILL.iter().any(|way| file.contains(way)) {
+            let function: String = code.getattr("co_name").ok()?.extract().ok()?;
+            let line: i64 = frame.getattr("f_lineno").ok()?.extract().ok()?;
+            let whole = format!("{}:{line} {function}", end_of_path(&file));
+            return Some(whole.chars().take(LONGEST_NOTE).collect());
+        }
+        frame = frame.getattr("f_back").ok()?;
+    }
+    None
+}
+
+/// The file with its folder: `distributed/worker_memory.py`.
+fn end_of_path(path: &str) -> &str {
+    let from = path.rmatch_indices('/').nth(1).map_or(0, |(place, _)| place + 1);
+    path.get(from..).unwrap_or(path)
+}
+
+/// A pool that sees a worker's pipe close signals all its workers, the dead one too: that signal ended nobody. The
+/// watcher cannot tell by the clock, because the pipe closes a little before the kernel announces the end.
+const ALREADY_ENDING: &str = "it was ending already";
+
+/// The flag PF_EXITING of include/linux/sched.h in /proc/PID/stat, the seventh field after the name.
+fn is_ending(pid: i64) -> bool {
+    const EXITING: u64 = 0x4;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(") ").next().unwrap_or_default();
+    let flags = fields
+        .split(' ')
+        .nth(6)
+        .and_then(|field| field.parse::<u64>().ok());
+    pid > 0 && flags.is_some_and(|flags| flags & EXITING != 0)
 }
 
 /// Before the load: an initialiser that crashes is the event of interest.

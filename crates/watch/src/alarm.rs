@@ -45,14 +45,20 @@ pub struct Held<'a> {
     pub level: &'a mut usize,
 }
 
-/// Those that have to be asked now: where a limit is nearly reached, who holds much of it. Shared pages count for
-/// each of their holders; that makes the alarm early, never late.
-pub fn due(mut held: Vec<Held<'_>>) -> Vec<u32> {
+/// Those that have to be asked now: where a limit is nearly reached, who holds much of it. The sum of the resident
+/// sizes is never too small, and often too large: shared pages count for each of their holders, and a forked worker
+/// holds much that was charged to its parent's group. So where it says "nearly full", `used` is asked (KiB).
+pub fn due(mut held: Vec<Held<'_>>, used: impl Fn(&Limit) -> Option<u64>) -> Vec<u32> {
     let mut sums: HashMap<Limit, (u64, u64)> = HashMap::new();
     for one in &held {
         let (sum, largest) = sums.entry(one.limit.clone()).or_default();
         *sum += one.resident_kib;
         *largest = one.resident_kib.max(*largest);
+    }
+    for (limit, (sum, _)) in &mut sums {
+        if sum.saturating_mul(100) >= limit.kib.saturating_mul(OVER) {
+            *sum = used(limit).unwrap_or(*sum);
+        }
     }
     let mut asked = Vec::new();
     for one in &mut held {
@@ -79,14 +85,16 @@ mod tests {
             kib: limit_kib,
         };
         let held = residents.iter().zip(levels).enumerate();
-        due(held
-            .map(|(pid, (resident_kib, level))| Held {
+        due(
+            held.map(|(pid, (resident_kib, level))| Held {
                 pid: pid as u32,
                 limit: &limit,
                 resident_kib: *resident_kib,
                 level,
             })
-            .collect())
+            .collect(),
+            |_| None,
+        )
     }
 
     #[test]
@@ -110,6 +118,26 @@ mod tests {
         assert_eq!(levels, [3]);
         assert!(ask(1000, &[600], &mut levels).is_empty());
         assert_eq!(ask(1000, &[850], &mut levels), [0]);
+    }
+
+    #[test]
+    fn what_is_held_counts_and_not_what_is_mapped() {
+        let limit = Limit {
+            group: PathBuf::from("/g"),
+            kib: 1000,
+        };
+        let mut level = 0;
+        let mut ask = |held_kib| {
+            let one = Held {
+                pid: 7,
+                limit: &limit,
+                resident_kib: 3000,
+                level: &mut level,
+            };
+            due(vec![one], |_| Some(held_kib))
+        };
+        assert!(ask(100).is_empty());
+        assert_eq!(ask(850), [7]);
     }
 
     #[test]

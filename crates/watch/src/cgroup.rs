@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const CGROUP_FILE_LIMIT: u64 = 64 << 10;
 const MOUNTS_LIMIT: u64 = 1 << 20;
 const COUNTER_FILE_LIMIT: u64 = 4 << 10;
+const STAT_FILE_LIMIT: u64 = 16 << 10;
 /// Nobody nests deeper; a hostile path must not make us read for ever.
 const MAX_LEVELS: usize = 64;
 
@@ -85,6 +86,22 @@ pub fn memory_limits(membership: &str) -> Vec<(PathBuf, u64)> {
         .into_iter()
         .filter_map(with_limit)
         .collect()
+}
+
+/// What this group holds and cannot simply drop, in bytes: pages of files that nobody has used lately do not count, or
+/// every container that reads much would seem full. `None`: it cannot be read.
+pub fn working_set(group: &Path) -> Option<u64> {
+    let used = ["memory.current", "memory.usage_in_bytes"]
+        .iter()
+        .find_map(|name| read_text(&group.join(name), COUNTER_FILE_LIMIT))?;
+    let used: u64 = used.trim().parse().ok()?;
+    let stat = read_text(&group.join("memory.stat"), STAT_FILE_LIMIT).unwrap_or_default();
+    let idle = ["total_inactive_file ", "inactive_file "]
+        .iter()
+        .find_map(|name| stat.lines().find_map(|line| line.strip_prefix(name)))
+        .and_then(|number| number.trim().parse().ok())
+        .unwrap_or(0);
+    Some(used.saturating_sub(idle))
 }
 
 fn groups_of(membership: &str, controller: &str) -> Vec<(PathBuf, Version)> {
@@ -185,6 +202,19 @@ fn oom_kill_count(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_nobody_uses_are_not_held() {
+        let place = std::env::temp_dir().join(format!("lastwords-working-set-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        assert_eq!(working_set(&place), None);
+        std::fs::write(place.join("memory.usage_in_bytes"), "1000\n").unwrap();
+        assert_eq!(working_set(&place), Some(1000));
+        let stat = "inactive_file 100\ntotal_inactive_file 400\n";
+        std::fs::write(place.join("memory.stat"), stat).unwrap();
+        assert_eq!(working_set(&place), Some(600));
+        std::fs::remove_dir_all(&place).unwrap();
+    }
     use std::fs;
 
     const MOUNTS: &str = "\

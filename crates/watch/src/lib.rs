@@ -5,12 +5,15 @@
 
 pub mod alarm;
 pub mod cgroup;
+pub mod close_look;
 pub mod core_dump;
 pub mod curve;
 pub mod pidfd;
+pub mod proc_connector;
 pub mod sampler;
 pub mod signals;
 pub mod subreaper;
 
 mod bounded;
 mod system;
+mod waiting;

@@ -5,22 +5,27 @@
 //! second, one cheap question about the whole machine (how much memory is free), and when that fell it looks at
 //! everybody at once. Who is found growing fast is then looked at every five milliseconds.
 //!
-//! PSS is not sampled: smaps_rollup walks all page tables under the lock that page faults of the worker need.
+//! The same thread notes when each of them ended, to the fraction of a millisecond: whoever asks later may have been
+//! busy, and a pool that finds a worker dead signals it once more.
+//!
+//! What a process shares and what is its own is asked rarely (smaps_rollup walks all page tables), and the more rarely
+//! the longer the answer takes: see `OWNERSHIP_SHARE`.
 
 use crate::alarm::{self, Held, Limit};
 use crate::bounded::read_text;
 use crate::cgroup::{self, OomKills};
+use crate::close_look::{CloseLook, Closely, Ownership};
 use crate::curve::{Curve, Point};
-use crate::system::{block_signals, event_descriptor, has_ended, machine_memory, now_ns};
+use crate::system::{block_signals, event_descriptor, has_ended, machine_memory, now_ns, ring, silence};
+use crate::waiting::{Came, Waiting};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 const MILLISECOND: u64 = 1_000_000;
 const TICK_NS: u64 = 10 * MILLISECOND;
@@ -32,6 +37,12 @@ const FAST_NS: u64 = 5 * MILLISECOND;
 /// Workers are mostly moved right after they began.
 const FIRST_RARE_NS: u64 = 20 * MILLISECOND;
 const RARE_NS: u64 = 3_000 * MILLISECOND;
+/// While descriptors or threads become more.
+const GROWING_NS: u64 = 200 * MILLISECOND;
+/// The first look at what is shared; the next ones as rarely as they have to be.
+const FIRST_OWNERSHIP_NS: u64 = 500 * MILLISECOND;
+/// The part of one core that these looks may take for all processes together: one in this many.
+const OWNERSHIP_SHARE: u64 = 400;
 /// Growth that is worth a closer look: KiB in a second.
 const FAST_KIB: u64 = 64 << 10;
 /// Free memory of the machine that fell by this much in one tick: somebody is taking it.
@@ -46,7 +57,7 @@ pub struct Sampler {
 
 struct Shared {
     state: Mutex<State>,
-    wake: Condvar,
+    waiting: Waiting,
     /// An eventfd that rings when there are alarms.
     bell: OwnedFd,
 }
@@ -55,6 +66,8 @@ struct Shared {
 struct State {
     watched: HashMap<u32, Watched>,
     free_kib: u64,
+    /// How many were ever watched: numbers of processes are used again, these are not.
+    added: u64,
     alarms: Vec<u32>,
     stop: bool,
 }
@@ -64,12 +77,16 @@ struct Watched {
     statm: File,
     curve: Curve,
     pid: u32,
+    added: u64,
+    ended_ns: Option<u64>,
     swap_kib: u64,
     counts: Counts,
     membership: String,
     limit: Limit,
     alarm_level: usize,
     moved: Option<Vec<OomKills>>,
+    closely: Closely,
+    ownership_due_ns: u64,
     rare_due_ns: u64,
     rare_interval_ns: u64,
     due_ns: u64,
@@ -84,11 +101,17 @@ pub struct Counts {
     pub threads: Option<u64>,
 }
 
+impl Counts {
+    fn exceed(self, before: Self) -> bool {
+        self.descriptors > before.descriptors || self.threads > before.threads
+    }
+}
+
 impl Sampler {
     pub fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
-            wake: Condvar::default(),
+            waiting: Waiting::new()?,
             bell: event_descriptor()?,
         });
         let its_own = Arc::clone(&shared);
@@ -106,7 +129,7 @@ impl Sampler {
 
     /// Watches a process from now on. `false`: it is gone already, or too many are watched.
     pub fn add(&self, pid: u32, pidfd: Option<RawFd>) -> bool {
-        let Some(watched) = Watched::open(pid) else {
+        let Some(mut watched) = Watched::open(pid) else {
             return false;
         };
         // Its number may have been given to another before we opened the file, but not while it lives.
@@ -117,9 +140,14 @@ impl Sampler {
         if state.watched.len() >= MOST_PROCESSES {
             return false;
         }
+        state.added += 1;
+        watched.added = state.added;
         state.watched.insert(pid, watched);
+        if let Some(pidfd) = pidfd {
+            self.shared.waiting.listen(pidfd, state.added);
+        }
         drop(state);
-        self.shared.wake.notify_one();
+        self.shared.waiting.wake();
         true
     }
 
@@ -130,9 +158,7 @@ impl Sampler {
 
     /// Processes that are about to reach their memory limit, since this was last asked.
     pub fn alarms(&self) -> Vec<u32> {
-        let mut count = 0_u64;
-        // SAFETY: our own descriptor, non-blocking, eight bytes.
-        unsafe { libc::read(self.bell(), (&raw mut count).cast(), 8) };
+        silence(&self.shared.bell);
         std::mem::take(&mut self.shared.lock().alarms)
     }
 
@@ -154,6 +180,20 @@ impl Sampler {
             .map_or_else(Counts::default, |one| one.counts)
     }
 
+    /// What was asked now and then, oldest first.
+    pub fn close_looks(&self, pid: u32) -> Vec<CloseLook> {
+        let state = self.shared.lock();
+        state
+            .watched
+            .get(&pid)
+            .map_or_else(Vec::new, |one| one.closely.looks().to_vec())
+    }
+
+    /// When it ended, on the monotonic clock; `None`: it lives, or has no pidfd that would say.
+    pub fn ended(&self, pid: u32) -> Option<u64> {
+        self.shared.lock().watched.get(&pid)?.ended_ns
+    }
+
     /// The memory groups that it was moved to since it is watched, with their counters at that time.
     pub fn moved(&self, pid: u32) -> Option<Vec<OomKills>> {
         self.shared.lock().watched.get(&pid)?.moved.clone()
@@ -169,7 +209,7 @@ impl Sampler {
 impl Drop for Sampler {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
-        self.shared.wake.notify_one();
+        self.shared.waiting.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -181,26 +221,30 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ring(&self) {
-        let one = 1_u64;
-        // SAFETY: our own descriptor, eight bytes. A full counter is as good as a ring.
-        unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), 8) };
+    fn run(&self) {
+        while let Some(pause) = self.look() {
+            for came in self.waiting.wait(pause) {
+                if let Came::End(number) = came {
+                    self.lock().note_end(number, now_ns());
+                }
+            }
+        }
     }
 
-    fn run(&self) {
+    /// Nanoseconds until the next look is due, or until somebody wakes us; `None`: it is over.
+    fn look(&self) -> Option<Option<u64>> {
         let mut state = self.lock();
-        while !state.stop {
-            if state.watched.is_empty() {
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            }
-            let pause = state.look(now_ns());
-            if !state.alarms.is_empty() {
-                self.ring();
-            }
-            let waited = self.wake.wait_timeout(state, Duration::from_nanos(pause));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.stop {
+            return None;
         }
+        if state.watched.is_empty() {
+            return Some(None);
+        }
+        let pause = state.look(now_ns());
+        if !state.alarms.is_empty() {
+            ring(&self.bell);
+        }
+        Some(Some(pause))
     }
 }
 
@@ -212,9 +256,10 @@ impl State {
         self.free_kib = memory.free_kib;
         let mut next = now + TICK_NS;
         let mut has_grown = false;
+        let everybody = self.watched.len() as u64;
         for watched in self.watched.values_mut() {
             if is_taken || watched.due_ns <= now {
-                has_grown |= watched.sample(now, memory.has_swap);
+                has_grown |= watched.sample(now, memory.has_swap, everybody);
             }
             next = next.min(watched.due_ns);
         }
@@ -226,6 +271,12 @@ impl State {
 }
 
 impl State {
+    fn note_end(&mut self, number: u64, now: u64) {
+        if let Some(one) = self.watched.values_mut().find(|one| one.added == number) {
+            one.ended_ns.get_or_insert(now);
+        }
+    }
+
     fn raise_alarms(&mut self) {
         let held = self.watched.iter_mut().map(|(pid, one)| Held {
             pid: *pid,
@@ -233,7 +284,8 @@ impl State {
             resident_kib: one.curve.points().last().map_or(0, |point| point.resident_kib),
             level: &mut one.alarm_level,
         });
-        self.alarms.extend(alarm::due(held.collect()));
+        let used = |limit: &Limit| cgroup::working_set(&limit.group).map(|bytes| bytes / 1024);
+        self.alarms.extend(alarm::due(held.collect(), used));
     }
 }
 
@@ -244,12 +296,16 @@ impl Watched {
             statm: File::open(format!("/proc/{pid}/statm")).ok()?,
             curve: Curve::default(),
             pid,
+            added: 0,
+            ended_ns: None,
             swap_kib: 0,
             counts: Counts::default(),
             limit: Limit::narrowest(&membership, machine_memory().total_kib),
             alarm_level: 0,
             membership,
             moved: None,
+            closely: Closely::default(),
+            ownership_due_ns: now_ns() + FIRST_OWNERSHIP_NS,
             rare_due_ns: 0,
             rare_interval_ns: FIRST_RARE_NS,
             due_ns: 0,
@@ -259,17 +315,24 @@ impl Watched {
     }
 
     /// `true`: it has grown.
-    fn sample(&mut self, now: u64, has_swap: bool) -> bool {
+    fn sample(&mut self, now: u64, has_swap: bool, everybody: u64) -> bool {
         let Some(resident_kib) = read_resident(&self.statm) else {
             // Gone, or a zombie without memory. Whoever hears of its end removes it.
             self.due_ns = now + QUIET_NS;
             return false;
         };
         if self.rare_due_ns <= now {
-            self.look_closer(has_swap);
+            let before = self.counts;
+            self.look_closer(now, has_swap, everybody);
             self.notice_move();
-            self.rare_due_ns = now + self.rare_interval_ns;
-            self.rare_interval_ns = (2 * self.rare_interval_ns).min(RARE_NS);
+            let rarest = if self.counts.exceed(before) {
+                GROWING_NS
+            } else {
+                RARE_NS
+            };
+            let until_ownership = self.ownership_due_ns.saturating_sub(now).max(FIRST_RARE_NS);
+            self.rare_due_ns = now + self.rare_interval_ns.min(rarest).min(until_ownership);
+            self.rare_interval_ns = (2 * self.rare_interval_ns).min(rarest);
         }
         let point = Point {
             time_ns: now,
@@ -294,7 +357,7 @@ impl Watched {
 
 /// What is asked now and then only. Files are opened anew: one descriptor for each process is enough.
 impl Watched {
-    fn look_closer(&mut self, has_swap: bool) {
+    fn look_closer(&mut self, now: u64, has_swap: bool, everybody: u64) {
         if has_swap {
             self.swap_kib = read_swap(self.pid).unwrap_or(0);
         }
@@ -306,6 +369,25 @@ impl Watched {
             descriptors: descriptors.or(self.counts.descriptors),
             threads: threads.filter(|count| *count > 0).or(self.counts.threads),
         };
+        let ownership = self.ownership(now, everybody);
+        self.closely.push(CloseLook {
+            time_ns: now,
+            descriptors: self.counts.descriptors,
+            threads: self.counts.threads,
+            ownership,
+        });
+    }
+
+    /// `None`: not now, or this kernel does not say it.
+    fn ownership(&mut self, now: u64, everybody: u64) -> Option<Ownership> {
+        if now < self.ownership_due_ns {
+            return None;
+        }
+        let found = Ownership::of(self.pid);
+        let took = now_ns().saturating_sub(now);
+        let pause = took.saturating_mul(OWNERSHIP_SHARE).saturating_mul(everybody);
+        self.ownership_due_ns = now + pause.max(FIRST_OWNERSHIP_NS);
+        found
     }
 
     /// Engines and schedulers put a worker into its own control group after it has begun. How often the kernel had
@@ -355,6 +437,7 @@ fn page_kib() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::FromRawFd;
     use std::process::{Command, Stdio};
 
     fn wait_for_points(sampler: &Sampler, pid: u32, count: usize) -> Vec<Point> {
@@ -393,6 +476,33 @@ mod tests {
         let points = sampler.remove(child.id());
         assert!(points.iter().all(|point| point.resident_kib > 0));
         assert!(!sampler.add(child.id(), None), "nobody has that number now");
+    }
+
+    #[test]
+    fn the_moment_of_the_end_is_noted_though_nobody_asks() {
+        let sampler = Sampler::start().unwrap();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        // SAFETY: pidfd_open only makes a descriptor, and it is closed once.
+        let pidfd =
+            unsafe { OwnedFd::from_raw_fd(libc::syscall(libc::SYS_pidfd_open, child.id(), 0) as RawFd) };
+        assert!(sampler.add(child.id(), Some(pidfd.as_raw_fd())));
+        assert_eq!(sampler.ended(child.id()), None);
+        let before = now_ns();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ended = loop {
+            match sampler.ended(child.id()) {
+                Some(ended) => break ended,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert!(before <= ended && ended <= now_ns());
+        drop(pidfd);
+        assert_eq!(
+            sampler.ended(child.id()),
+            Some(ended),
+            "it stays until it is removed"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Small questions to the kernel that the sampler asks.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 pub(crate) fn event_descriptor() -> io::Result<OwnedFd> {
     // SAFETY: a new descriptor that nobody else owns.
@@ -11,6 +11,18 @@ pub(crate) fn event_descriptor() -> io::Result<OwnedFd> {
             fd => Ok(OwnedFd::from_raw_fd(fd)),
         }
     }
+}
+
+pub(crate) fn ring(bell: &OwnedFd) {
+    let one = 1_u64;
+    // SAFETY: our own eventfd, eight bytes. A full counter is as good as a ring.
+    unsafe { libc::write(bell.as_raw_fd(), (&raw const one).cast(), 8) };
+}
+
+pub(crate) fn silence(bell: &OwnedFd) {
+    let mut count = 0_u64;
+    // SAFETY: our own eventfd, non-blocking, eight bytes.
+    unsafe { libc::read(bell.as_raw_fd(), (&raw mut count).cast(), 8) };
 }
 
 pub(crate) struct MachineMemory {

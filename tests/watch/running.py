@@ -60,3 +60,10 @@ def leftovers(home: Path) -> list[Path]:
 
 def deaths(home: Path) -> list[Path]:
     return sorted((home / "deaths").glob("*")) if (home / "deaths").exists() else []
+
+
+def soon(seconds: float) -> float:
+    """This many seconds, on a machine that has a CPU for everybody; on one that is busy with others, as many more as
+    there are waiting.
+    """
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

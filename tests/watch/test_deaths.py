@@ -96,6 +96,24 @@ TABLE = [
     ("by kill 0", ended(signal.SIGTERM), sender(0, signal.SIGTERM), Verdict.STOPPED_BY_JOB),
     ("another group", ended(signal.SIGTERM), sender(-8, signal.SIGTERM), Verdict.DEATH),
     ("by itself", ended(signal.SIGKILL), sender(PID, signal.SIGKILL, pid=PID), Verdict.DEATH),
+    (
+        "by itself, and the pool then signals the dead",
+        ended(signal.SIGTERM, with_(WORKER, sent=(Sent(PID, signal.SIGTERM, 80),))),
+        sender(PID, signal.SIGTERM),
+        Verdict.DEATH,
+    ),
+    (
+        "from outside, and the pool then signals the dead",
+        ended(signal.SIGTERM),
+        sender(PID, signal.SIGTERM, time_ns=501),
+        Verdict.DEATH,
+    ),
+    (
+        "from outside, and the pool signals it while it ends",
+        ended(signal.SIGTERM),
+        History(senders=[LastState(pid=PARENT, sent=(Sent(PID, signal.SIGTERM, 90, too_late=True),))]),
+        Verdict.DEATH,
+    ),
     ("told to end, killed by another", ended(signal.SIGKILL), sender(PID, signal.SIGTERM), Verdict.DEATH),
     (
         "an older process of that pid",
@@ -156,7 +174,9 @@ def parent_dies(kind: str, message: str = "", *, after: float = 1.0, **more: Any
     worker = ended(signal.SIGSEGV, pid=101, ancestors=(PID, PARENT), time=1000.0)
     history = History(fallen=[worker], raised=more.pop("raised", []))
     state = with_(MAIN, exit_said=True, raised=(*more.pop("handled", ()), *fatal(kind, message)))
-    return judge(ended(EXIT_1, state, time=1000.0 + after), history).verdict
+    # The clock on the wall was set back by a day meanwhile.
+    later = ended(EXIT_1, state, time=-86400.0, noticed_ns=500 + int(after * 1e9))
+    return judge(later, history).verdict
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from lastwords import _native
+from lastwords.diagnosis import diagnose
 from lastwords.evidence import Evidence
 from lastwords.evidence.store import Store
-from tests.watch.running import LASTWORDS, PATIENCE, clean_environment, leftovers, python, run, run_words
+from tests.watch.running import (
+    LASTWORDS,
+    PATIENCE,
+    clean_environment,
+    leftovers,
+    python,
+    run,
+    run_words,
+    soon,
+)
 
 AFTER = 1.0
 SOON = 2.0
@@ -170,11 +181,11 @@ def test_each_names_item_line_and_call_and_goes_on(
         ((found, written),) = kept(home)
         _, said = process.communicate("go on\n", timeout=PATIENCE)
     assert process.returncode == 7, said
-    assert AFTER <= written - began < AFTER + SOON
+    assert AFTER <= written - began < AFTER + soon(SOON)
     hang = found.hang
     assert hang is not None and found.status is None
     assert (hang.blocked_in, hang.state, hang.answered) == (call, state, True)
-    assert AFTER <= hang.seconds < AFTER + SOON
+    assert AFTER <= hang.seconds < AFTER + soon(SOON)
     assert found.item is not None and (found.item.key, found.item.index) == ("shard-17/00042", 42)
     assert found.python_stack is not None and found.native_stack is not None
     inner = found.python_stack.frames[0]
@@ -348,6 +359,77 @@ def ask(home: Path, *words: str) -> Any:
 def test_the_evidence_survives_the_disk(home: Path, tmp_path: Path) -> None:
     found = hang_of(home, tmp_path, SLEEPS)
     assert msgspec.json.decode(msgspec.json.encode(found), type=Evidence) == found
+
+
+def version_1_group(controller: str) -> Path:
+    """A group below our own in a hierarchy of version 1."""
+    found = [path for path, version in _native.control_groups(os.getpid(), controller) if version == 1]
+    if not found or os.geteuid() != 0:
+        pytest.skip(f"needs root and the {controller} controller of cgroups, version 1")
+    place = Path(found[0]) / f"lastwords-hangs-{os.getpid()}"
+    try:
+        place.mkdir()
+    except OSError:
+        pytest.skip("groups cannot be made here")
+    return place
+
+
+IN_A_GROUP = """
+released = []
+when_told(lambda: released.append(1))
+def waits():
+    while not released: pass
+with lastwords.item("a", index=1):
+    open(os.environ["GROUP"] + "/cgroup.procs", "w").write("0")
+    say(os.getpid())
+    waits()
+sys.exit(7)
+"""
+
+
+@pytest.mark.root
+def test_one_that_is_not_let_run_is_starved(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = version_1_group("cpu")
+    try:
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text("5000")
+        monkeypatch.setenv("GROUP", str(group))
+        with running(home, script(tmp_path, IN_A_GROUP)) as process:
+            ((found, _),) = kept(home)
+            (group / "cpu.cfs_quota_us").write_text("-1")
+            process.communicate("go on\n", timeout=PATIENCE)
+        assert process.returncode == 7
+    finally:
+        wait_for((group / "cgroup.procs").read_text, lambda text: text == "")
+        group.rmdir()
+    best = diagnose(found).best
+    assert best is not None and best.id == "cpu-starvation", (found.hang, found.machine)
+
+
+@pytest.mark.root
+def test_one_that_is_frozen_does_not_wait_for_a_disk(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = version_1_group("freezer")
+    try:
+        monkeypatch.setenv("GROUP", str(group))
+        with running(home, script(tmp_path, IN_A_GROUP)) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            (group / "freezer.state").write_text("FROZEN")
+            ((found, _),) = kept(home)
+            (group / "freezer.state").write_text("THAWED")
+            process.communicate("go on\n", timeout=PATIENCE)
+        assert process.returncode == 7
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        wait_for((group / "cgroup.procs").read_text, lambda text: text == "")
+        group.rmdir()
+    best = diagnose(found).best
+    assert best is not None and best.id == "hang", found.hang
+    assert "is frozen" in best.sentence, found.hang
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import lastwords
 from lastwords import _native
 from lastwords.diagnosis import diagnose
-from lastwords.evidence import Evidence, Status, from_status
+from lastwords.evidence import Evidence, Status, from_box, from_status
+from lastwords.evidence import box as raw
 from lastwords.evidence.machine import facts, with_machine
 from lastwords.evidence.memory import from_curve
 from lastwords.evidence.store import Store
 from lastwords.show.sections import sections
-from lastwords.watch import cgroups
-from lastwords.watch.kernel_log import KernelLine
+from lastwords.watch import cgroups, gpu, machine
+from lastwords.watch.gpu import Gpu
+from lastwords.watch.kernel_log import KernelLine, parse
 from lastwords.watch.machine import Machine, Pressure, Space
 from tests.watch.running import clean_environment, python, run
 
@@ -103,11 +106,80 @@ def test_the_whole_account_names_what_was_seen() -> None:
     assert any("▁" in one.text and "█" in one.text for one in shown["its memory"])
 
 
+def test_a_host_without_memory_is_told_from_a_full_group() -> None:
+    """As the kernel wrote it on a machine that had none left."""
+    record = (
+        "6,1203,98230115,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
+        "task_memcg=/user.slice,task=python,pid=4711,uid=1000"
+    )
+    line = parse(record)
+    assert line is not None
+    killed = from_status(Status(source="test", signal="SIGKILL"))
+    found = diagnose(with_machine(killed, Machine(kernel_lines=(line,)))).best
+    assert found is not None and (found.id, found.facts["limit"]) == ("out-of-memory", "host")
+    assert found.sentence == "The kernel killed it: the whole machine was out of memory."
+
+
+def test_a_recorded_kernel_log_tells_of_a_host_without_memory() -> None:
+    log = (
+        "[98230.115] python invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0\n"
+        "[98230.116] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
+        "task_memcg=/user.slice,task=python,pid=4711,uid=1000\n"
+        "[98230.117] Out of memory: Killed process 4711 (python) total-vm:33018020kB, anon-rss:31457280kB\n"
+    )
+    found = lastwords.explain(log).best
+    assert found is not None and (found.id, found.facts["limit"]) == ("out-of-memory", "host")
+
+
+def test_gpus_are_told_where_there_are_some() -> None:
+    found = Machine(gpus=(Gpu(0, "NVIDIA H200", 150 << 30, 75 << 30, 0.87, 45, 2), Gpu(1)))
+    evidence = with_machine(Evidence(), found)
+    assert evidence.machine is not None and evidence.machine.gpus is not None
+    shown = {section.title: section.lines for section in sections(diagnose(evidence))}
+    lines = [f"{one.label}: {one.text}" for one in shown["the machine"]]
+    assert (
+        "GPU 0: NVIDIA H200, 80.5 GB of 161 GB used, 87% busy, 45 °C, 2 memory errors that were not corrected"
+        in lines
+    )
+    assert "GPU 1: does not answer" in lines
+
+
+def test_a_machine_without_a_gpu_driver_has_none() -> None:
+    if os.path.exists(gpu.DRIVER):
+        found = gpu.look()
+        assert found and all(one.memory_total for one in found)
+    else:
+        assert gpu.look() is None
+
+
+def test_steal_is_the_host_s_part_of_the_time() -> None:
+    assert machine.stolen((1000, 10), (2000, 510)) == 0.5
+    assert machine.stolen(None, (1, 1)) is None
+    assert machine.stolen((1000, 10), (1000, 10)) is None
+    found = facts(Machine(stolen=0.5, cpus=2))
+    assert found.cpu is not None and found.cpu.stolen == 0.5
+
+
+def test_a_clock_that_was_set_does_not_change_how_long_an_item_took(home: Path) -> None:
+    run(home, python("import lastwords, os\nwith lastwords.item('a', index=1):\n    os.kill(os.getpid(), 9)"))
+    (found,) = Store(home).all()
+    box = Store(home).box_of(found.id)
+    assert box is not None and found.item is not None and found.item.seconds is not None
+    live = raw.read(box).live
+    assert live is not None and live.current is not None and live.current.started_ns is not None
+    moved = from_box(box, time=(found.time or 0) - 86400, died_ns=live.current.started_ns + 10**9)
+    assert moved.item is not None and moved.item.seconds == 1.0
+
+
+# The watcher samples whoever it has heard of: once its thread for that is there, it has counted the files.
 KILLED = """
     import os, signal, lastwords
+    from pathlib import Path
     files = [open(os.devnull) for _ in range(50)]
+    tasks = Path(f"/proc/{os.getppid()}/task")
+    while not any("lastwords-samp" in name.read_text() for name in tasks.glob("*/comm")):
+        os.sched_yield()
     with lastwords.item("a", index=1):
-        import time; time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lastwords import _native
+from lastwords.watch import memory_kills
 from lastwords.watch.memory_kills import MemoryKillCounters, MemoryKills
 from tests.watch.running import python
 
@@ -30,6 +31,22 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def everybody_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_kills, "is_dying", lambda _pid: False)
+
+
+def test_one_that_was_gone_before_we_looked(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken to have been where we are: a kill there counts, and none proves nothing."""
+    monkeypatch.setattr(memory_kills, "is_dying", lambda _pid: True)
+    counters = MemoryKillCounters()
+    counters.begin(1)
+    assert counters.end(1) is None
+    counters.begin(2)
+    machine.counts["/job"] = 3
+    assert counters.end(2) == MemoryKills("/job", 2, 3)
 
 
 def test_nothing_happened(machine: Machine) -> None:

@@ -9,17 +9,17 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from lastwords import _native
 from lastwords.watch.ending import Ended
+from lastwords.watch.processes import Process
 from lastwords.watch.run_directory import RunDirectory
-from lastwords.watch.status import Status, of_ended
+from lastwords.watch.status import Status
 from lastwords.watch.watcher import Watcher
+from lastwords.watch.witnesses import Witnesses, kernel_tells_exits
 from tests.watch.running import clean_environment, python
 
 PATIENCE = 30
@@ -66,18 +66,6 @@ def ended(watcher: Watcher, count: int) -> list[Ended]:
         assert ready, f"only {len(found)} of {count}"
         found += watcher.ended(ready)
     return found
-
-
-def kernel_tells_exits() -> bool:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    pidfd = os.pidfd_open(child.pid)
-    child.wait()
-    try:
-        return _native.exit_status(pidfd) == 0
-    except NotImplementedError:
-        return False
-    finally:
-        os.close(pidfd)
 
 
 needs_pidfd_info = pytest.mark.skipif(not kernel_tells_exits(), reason="needs PIDFD_INFO_EXIT (Linux 6.15)")
@@ -204,9 +192,9 @@ def test_an_exec_replaces_the_process(watcher: Watcher, directory: RunDirectory)
 
 
 def test_without_a_pidfd_the_status_is_honestly_unknown() -> None:
-    from lastwords.watch.processes import Process
-
-    status = of_ended(Process(pid=1, own_pid=1))
+    child = subprocess.Popen(python(""))
+    child.wait()
+    status = Witnesses("none").of_ended(Process(pid=child.pid, own_pid=child.pid, started=1))
     assert status is not None
     assert (status.raw, status.source) == (None, "unknown")
 

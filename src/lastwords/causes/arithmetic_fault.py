@@ -12,7 +12,14 @@ import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import SIGNAL_FITS, Cause, Facts, Reason, Step
-from lastwords.causes.words import native_steps, not_this_signal, place_first, sent_by, source_line
+from lastwords.causes.words import (
+    native_steps,
+    not_this_signal,
+    place_facts,
+    place_first,
+    sent_by,
+    source_line,
+)
 from lastwords.evidence.frames import blamed
 from lastwords.evidence.model import Evidence, Instruction
 
@@ -106,13 +113,11 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame = blamed(evidence)
     return {
         "kind": kind_of(evidence),
         "instruction": evidence.instruction.text if evidence.instruction else None,
         "divisor": divisor(evidence),
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
     }
 
 

@@ -68,7 +68,7 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:collective-timeout",),
+    zoo=("collective-timeout", "text:collective-timeout"),
     near_misses=("text:gpu-out-of-memory", "text:network-failure"),
     fallback=1,
 )

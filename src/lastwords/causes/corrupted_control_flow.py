@@ -22,6 +22,7 @@ from lastwords.causes.words import (
     native_steps,
     not_this_signal,
     place,
+    place_facts,
     place_first,
     sent_by,
     source_line,
@@ -135,15 +136,14 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame, fault, found = blamed(evidence), evidence.fault, evidence.instruction
+    fault, found = evidence.fault, evidence.instruction
     return {
         "target": hexadecimal(target_of(evidence)),
         "access": fault.access if fault else None,
         "mapping": fault.pc_in if fault else None,
         "instruction": found.text if found and found.is_valid else None,
         "bytes": _start(found.bytes) if found else None,
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
     }
 
 

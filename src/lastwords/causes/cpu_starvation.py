@@ -17,6 +17,8 @@ from lastwords.causes.mentioned import field, nothing_said, reason, said
 from lastwords.evidence.model import Evidence
 
 MOSTLY = 0.5
+NEARLY_ALWAYS = 0.8
+STOLEN = 0.3
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
@@ -30,11 +32,15 @@ def _watched(evidence: Evidence) -> Iterator[Reason]:
     hang, cpu = evidence.hang, evidence.machine.cpu if evidence.machine else None
     if hang is not None and hang.waited is not None and hang.waited > MOSTLY:
         yield Reason(
-            "ready_and_waiting",
+            "ready_and_waiting" if hang.waited > NEARLY_ALWAYS else "often_waiting",
             f"its threads were ready to run {hang.waited:.0%} of the time, and got no CPU",
         )
     if cpu is not None and cpu.throttled is not None and cpu.throttled > MOSTLY:
         yield Reason("throttled", f"its group was not let run for {cpu.throttled:.0%} of its life")
+    if cpu is not None and cpu.stolen is not None and cpu.stolen > STOLEN:
+        yield Reason(
+            "stolen", f"the host of this virtual machine kept {cpu.stolen:.0%} of its CPU time to itself"
+        )
 
 
 def sentence(_evidence: Evidence) -> str:
@@ -42,7 +48,13 @@ def sentence(_evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    return {"seconds": field(evidence, ("cpu-starved",), "seconds")}
+    cpu, hang = evidence.machine.cpu if evidence.machine else None, evidence.hang
+    return {
+        "seconds": field(evidence, ("cpu-starved",), "seconds"),
+        "waited": hang.waited if hang else None,
+        "throttled": cpu.throttled if cpu else None,
+        "stolen": cpu.stolen if cpu else None,
+    }
 
 
 def remedy(_evidence: Evidence) -> Iterator[Step]:
@@ -64,11 +76,13 @@ CAUSE = Cause(
     id="cpu-starvation",
     title="It did not get enough of the CPU",
     doc=__doc__,
-    needs=("mentions", "status"),
+    needs=("hang", "machine", "mentions", "status"),
     prior=-3.0,
     weights={
         "ready_and_waiting": 4.2,
+        "often_waiting": 2.2,
         "throttled": 2.4,
+        "stolen": 1.6,
         "starved_said": 3.4,
         "warned": 1.2,
         "too_late": 1.0,

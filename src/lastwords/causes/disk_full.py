@@ -69,6 +69,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:disk-full",),
+    zoo=("disk-full", "text:disk-full"),
     near_misses=("text:shared-memory-full", "text:out-of-memory"),
 )

@@ -36,6 +36,9 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("sender_known", _who(evidence, sender))
     elif evidence.sent_signals is not None:
         yield Reason("not_from_the_job", "no recorded process of the job sent it")
+    parent = evidence.parent_end
+    if parent is not None and sender is None and parent.signal != signal:
+        yield Reason("parent_died_first", f"its parent, pid {parent.pid}, had ended before it")
     yield from _judge_memory(evidence, signal, sender)
 
 
@@ -164,6 +167,7 @@ CAUSE = Cause(
         "no_oom_kill": 2.2,
         "not_the_oom_killer": 1.6,
         "memory_unknown": -0.4,
+        "parent_died_first": -2.5,
         "oom_kill_counted": -5.0,
         "crashed_before": -4.0,
         "no_kill": -8.0,

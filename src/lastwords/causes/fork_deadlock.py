@@ -4,7 +4,9 @@ fork() copies the memory and only one thread. A lock that another thread held at
 child, and nobody is there to release it. The thread belongs to OpenMP, OpenCV, BLAS, gRPC, a logger or CUDA; the
 worker then hangs at its first call into that library, without a word.
 
-Python and some libraries warn when they see it coming. A stack that ends in a lock's wait right after a fork proves it.
+Python and some libraries warn when they see it coming. A mutex of C knows its owner: one that is no thread of this
+process proves it. A lock of Python knows none; there it is shown by what is left: the parent had more threads when it
+forked, and no thread here is in a place where it could hold the lock.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import first, nothing_said, quoted, reason, said
-from lastwords.evidence.model import Evidence
+from lastwords.evidence.model import Evidence, PythonFrame
+
+WAITING_ROOMS = ("/threading.py", "/queue.py", "/selectors.py", "/socket.py", "/connection.py")
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
@@ -23,6 +27,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     )
     reasons = [
         *_orphaned_lock(evidence),
+        *_lock_of_nobody(evidence),
         *reason(evidence, "said_so", "fork-deadlock"),
         *reason(evidence, "forked_with_threads", "fork-hint"),
     ]
@@ -48,16 +53,41 @@ def _orphaned_lock(evidence: Evidence) -> Iterator[Reason]:
             return
 
 
+def _lock_of_nobody(evidence: Evidence) -> Iterator[Reason]:
+    """It waits for a lock of Python, and nobody here can have it."""
+    found, process = evidence.hang, evidence.process
+    if found is None or process is None or not process.is_child or (found.parent_threads or 1) < 2:
+        return
+    frames = evidence.python_stack.frames if evidence.python_stack else ()
+    # Events, conditions and queues wait on locks, too: those are let go by somebody else's work.
+    if found.waits_for != "a lock of Python" or not frames or _waits_for_news(frames[0]):
+        return
+    if all(_waits_for_news(thread.frames[0]) for thread in evidence.other_threads or () if thread.frames):
+        yield Reason(
+            "nobody_can_hold_it",
+            f"no thread here can hold the lock it waits for; its parent had {found.parent_threads} when it forked",
+        )
+
+
+def _waits_for_news(frame: PythonFrame) -> bool:
+    """In the standard library's own waits: for an event, for work, for somebody who connects."""
+    return frame.file.endswith(WAITING_ROOMS) and frame.function not in ("acquire", "__enter__")
+
+
 def sentence(_evidence: Evidence) -> str:
     return "It was forked while another thread held a lock, and waits for that lock for ever."
 
 
 def facts(evidence: Evidence) -> Facts:
-    found = first(evidence, "fork-deadlock", "fork-hint")
-    return {"line": found.line if found else None}
+    found, hang = first(evidence, "fork-deadlock", "fork-hint"), evidence.hang
+    return {
+        "line": found.line if found else None,
+        "lock_owner": hang.lock.owner if hang and hang.lock else None,
+        "parent_threads": hang.parent_threads if hang else None,
+    }
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
+def remedy(evidence: Evidence) -> Iterator[Step]:
     yield Step(
         text="start workers without fork: `multiprocessing_context='spawn'` (DataLoader), `mp.get_context('forkserver')` (pools)"
     )
@@ -65,7 +95,11 @@ def remedy(_evidence: Evidence) -> Iterator[Step]:
         text="OpenCV: `cv2.setNumThreads(0)` in worker_init_fn; tokenizers: TOKENIZERS_PARALLELISM=false; OpenMP: one thread:",
         command="export OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false",
     )
-    yield Step(text="see where a worker waits:", command="py-spy dump --native --pid PID")
+    if evidence.hang is None:
+        yield Step(
+            text="see where a worker waits, and for what:",
+            command="lastwords run --hang-after 60 -- python YOUR_JOB.py",
+        )
 
 
 CAUSE = Cause(
@@ -76,6 +110,7 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "owner_left_behind": 6.5,
+        "nobody_can_hold_it": 5.0,
         "said_so": 5.0,
         "forked_with_threads": 1.2,
         "stands_still": 2.6,
@@ -87,6 +122,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:fork-deadlock",),
+    zoo=("fork-deadlock", "text:fork-deadlock"),
     near_misses=("text:hang", "text:collective-timeout"),
 )

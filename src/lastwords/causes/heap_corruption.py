@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.said import not_its_signal, passes_through, said
-from lastwords.causes.words import memory_checks, native_steps, place, was_sent
+from lastwords.causes.words import memory_checks, native_steps, place, place_facts, was_sent
 from lastwords.evidence.frames import blamed
 from lastwords.evidence.model import Evidence
 
@@ -106,12 +106,11 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame, fault = blamed(evidence), evidence.fault
+    fault = evidence.fault
     return {
         "kind": kind_of(evidence),
         "message": words_of(evidence) or (fault.abort_message if fault else None),
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
     }
 
 

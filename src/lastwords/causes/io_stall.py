@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.hang import FROZEN
 from lastwords.causes.mentioned import field, nothing_said, reason
 from lastwords.evidence.model import Evidence
 
@@ -22,7 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
 
 def _watched(evidence: Evidence) -> Iterator[Reason]:
     found = evidence.hang
-    if found is not None and found.state == "D":
+    if found is not None and found.state == "D" and found.wait_channel not in FROZEN:
         channel = f" ({found.wait_channel})" if found.wait_channel else ""
         yield Reason(
             "sleeps_in_kernel", f"it sleeps where no signal reaches it, as one waits for a disk{channel}"
@@ -34,7 +35,12 @@ def sentence(_evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    return {"command": field(evidence, ("io-stall",), "command")}
+    hang = evidence.hang
+    return {
+        "command": field(evidence, ("io-stall",), "command"),
+        "blocked_in": hang.blocked_in if hang else None,
+        "wait_channel": hang.wait_channel if hang else None,
+    }
 
 
 def remedy(_evidence: Evidence) -> Iterator[Step]:
@@ -52,7 +58,7 @@ CAUSE = Cause(
     id="io-stall",
     title="It waited for a disk or a file server",
     doc=__doc__,
-    needs=("mentions", "status"),
+    needs=("hang", "mentions"),
     prior=-3.0,
     weights={
         "sleeps_in_kernel": 4.6,

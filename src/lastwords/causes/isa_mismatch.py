@@ -6,7 +6,9 @@ SIGILL. Nothing is wrong with the data or the code: the same job works on anothe
 looks like bad luck on a cluster of mixed machines.
 
 lastwords decodes the instruction at the program counter, looks up which extension it belongs to, and compares
-that with the flags in /proc/cpuinfo. Where the CPU does have the extension, this cause is ruled out.
+that with what CPUID told the process itself, and with the flags in /proc/cpuinfo: an emulator or a virtual machine may
+hide what the host has, and a system may not have enabled the registers that a CPU offers. Where the CPU does have the
+extension, this cause is ruled out.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import SIGNAL_FITS, Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, from_text, reason
+from lastwords.causes.mentioned import field, from_text, reason, said
 from lastwords.causes.words import file_name, met_signal, not_this_signal, product, sent_by
 from lastwords.evidence.frames import faulting
 from lastwords.evidence.model import Evidence
@@ -62,8 +64,24 @@ def _judge_text(evidence: Evidence) -> Iterator[Reason]:
     fault = evidence.fault
     if from_text(evidence) and fault is not None and fault.pc_in and ".so" in fault.pc_in:
         yield Reason("in_library", f"the kernel refused an instruction inside {file_name(fault.pc_in)}")
+    elif from_text(evidence):
+        yield from _in_compiled_code(evidence)
     if from_text(evidence):
         yield from reason(evidence, "while_importing", "importing")
+
+
+# Who printed the stack stands on it too, and Python itself is built for every CPU.
+_NOT_THE_PLACE = re.compile(
+    r"^(?:_?Py|absl|google|ray::|folly|c10::|__restore_rt|raise|abort|main$|_start|clone)|unknown"
+)
+
+
+def _in_compiled_code(evidence: Evidence) -> Iterator[Reason]:
+    for one in said(evidence, "native-frame"):
+        function = one.fields.get("function", "")
+        if function and not _NOT_THE_PLACE.search(function):
+            yield Reason("in_function", f"the stack names {function}, compiled code of a library")
+            return
 
 
 def _judge_instruction(evidence: Evidence) -> Iterator[Reason]:
@@ -95,6 +113,10 @@ def _host(evidence: Evidence, missing: tuple[str, ...]) -> str:
     names = dict.fromkeys((*LANDMARKS, *missing))
     has = (f"{name} {'yes' if name in evidence.cpu.flags else 'no'}" for name in names)
     model = _TRADEMARK.sub("", evidence.cpu.model) if evidence.cpu.model else "a CPU without a name"
+    if set(missing) & set(evidence.cpu.not_enabled):
+        return f"the CPU ({model}) has {missing[0]}, and the system does not let programs use its registers (XCR0)"
+    if set(missing) & set(evidence.cpu.withheld):
+        return f"the CPU as the process saw it: {', '.join(has)}; the host ({model}) has it, an emulator or virtual machine hides it"
     return f"this host is {model}: {', '.join(has)}"
 
 
@@ -109,6 +131,13 @@ def sentence(evidence: Evidence) -> str:
     return f"This CPU cannot run an instruction that {name} was built with."
 
 
+def _why_it_lacks(evidence: Evidence, missing: tuple[str, ...]) -> Facts:
+    """Where the silicon has it and the process does not: `withheld` or `not_enabled`."""
+    cpu = evidence.cpu
+    ways = ("withheld", "not_enabled")
+    return {way: True for way in ways if cpu is not None and set(missing) & set(getattr(cpu, way))}
+
+
 def facts(evidence: Evidence) -> Facts:
     frame, found = faulting(evidence), evidence.instruction
     missing = lacking(evidence) or (found.extensions if found else ())
@@ -120,6 +149,7 @@ def facts(evidence: Evidence) -> Facts:
         "package_version": frame.package_version if frame else None,
         "function": frame.function if frame else None,
         "cpu_model": evidence.cpu.model if evidence.cpu else None,
+        **_why_it_lacks(evidence, missing),
     }
 
 
@@ -131,6 +161,15 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
             text="have the instruction recorded next time:", command="lastwords run -- python YOUR_JOB.py"
         )
         return
+    if known.get("not_enabled"):
+        yield Step(
+            text="have the system enable it: no `noxsave` or `clearcpuid` on the kernel's command line, XSAVE on in the virtual machine",
+            command="cat /proc/cmdline",
+        )
+    if known.get("withheld"):
+        yield Step(
+            text=f"give the emulator or virtual machine a CPU that has {extension}: qemu -cpu max or -cpu host; libvirt: host-passthrough"
+        )
     yield Step(
         text=f"run it on a host whose CPU has {extension}; ask a host with (0: it lacks it):",
         command=f"grep -cw {extension} /proc/cpuinfo",
@@ -163,6 +202,7 @@ CAUSE = Cause(
         "needs_extension": 1.0,
         "said_so": 4.6,
         "in_library": 1.2,
+        "in_function": 0.9,
         "while_importing": 0.9,
         "cpu_lacks_it": 4.5,
         "cpu_has_it": -6.0,
@@ -177,6 +217,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("illegal-instruction", "text:isa-mismatch"),
+    zoo=("illegal-instruction", "avx2-without-fma", "text:isa-mismatch"),
     near_misses=("trap-instruction", "invalid-opcode"),
 )

@@ -2,8 +2,11 @@
 
 A leak differs from one big item: each item takes a little and gives nothing back, and the worker dies after a
 while, whatever item it has then. In Python the usual reasons are a list that keeps results or tensors with their
-graph, a cache without a bound, and native code that forgets. With forked DataLoader workers a large list of Python
-objects also grows: reading an object writes its reference count, and each written page is copied.
+graph, a cache without a bound, and native code that forgets.
+
+With forked workers a large list of Python objects grows, too, and nobody sees it: reading an object writes its
+reference count, and each page that is written to is copied. The resident memory of the worker stays the same; only the
+part of it that is the worker's own grows, and with it what the container uses.
 
 The memory curve tells it; a log can only report that somebody saw it grow.
 """
@@ -14,25 +17,17 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import nothing_said, reason, said
-from lastwords.causes.words import signal_of
-from lastwords.evidence.model import Evidence
+from lastwords.causes.words import growth_of, signal_of
+from lastwords.evidence.model import Evidence, Growth
+from lastwords.evidence.quantities import duration, size
 
 GROWTH = 256 << 10
 """Bytes per item that count as growth."""
+MANY = 20
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
-    reasons = [*reason(evidence, "growth_said", "memory-growth")]
-    memory = evidence.memory
-    if (
-        memory is not None
-        and memory.per_item is not None
-        and (memory.items or 0) >= 20
-        and memory.per_item >= GROWTH
-    ):
-        reasons.append(
-            Reason("grew_per_item", f"it grew {memory.per_item >> 10} KiB per item over {memory.items} items")
-        )
+    reasons = [*reason(evidence, "growth_said", "memory-growth"), *_watched(evidence)]
     if reasons and (
         said(evidence, "oom-kill", "memory-limit", "allocation-failed") or signal_of(evidence) == "SIGKILL"
     ):
@@ -40,17 +35,63 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     yield from nothing_said(reasons)
 
 
-def sentence(_evidence: Evidence) -> str:
+def _watched(evidence: Evidence) -> Iterator[Reason]:
+    memory, leak, copied = evidence.memory, _leak(evidence), growth_of(evidence, "private memory")
+    if leak is not None:
+        yield Reason("grew_per_item", f"it grew {size(int(leak.per_item))} per item over {leak.items} items")
+        if leak.alike:
+            yield Reason("siblings_grow", _forecast(leak))
+    elif copied is not None:
+        yield Reason(
+            "pages_copied",
+            f"its own pages grew {size(int(copied.per_item))} per item over {copied.items} items while its size"
+            " stayed the same: pages shared with its parent are written to, and copied",
+        )
+    elif memory is not None and (memory.items or 0) >= MANY and (memory.per_item or 0) >= GROWTH:
+        yield Reason(
+            "grew_per_item", f"it grew {size(memory.per_item or 0)} per item over {memory.items} items"
+        )
+
+
+def _leak(evidence: Evidence) -> Growth | None:
+    found = growth_of(evidence, "memory")
+    return found if found is not None and found.per_item >= GROWTH else None
+
+
+def _forecast(leak: Growth) -> str:
+    many = f"{leak.alike} other workers grow" if (leak.alike or 0) > 1 else "another worker grows"
+    when = f": the next death in about {duration(leak.next_death)}" if leak.next_death is not None else ""
+    return f"{many} the same way{when}"
+
+
+def sentence(evidence: Evidence) -> str:
+    if _leak(evidence) is None and growth_of(evidence, "private memory") is not None:
+        return "Memory that it shared with its parent became its own, page by page, from item to item."
     return "Its memory grew from item to item until there was none left."
 
 
 def facts(evidence: Evidence) -> Facts:
     memory = evidence.memory
-    return {"per_item": memory.per_item if memory else None, "items": memory.items if memory else None}
+    leak = _leak(evidence) or growth_of(evidence, "private memory")
+    return {
+        "per_item": int(leak.per_item) if leak else memory.per_item if memory else None,
+        "items": leak.items if leak else memory.items if memory else None,
+        "per_second": leak.per_second if leak else None,
+        "limit": leak.limit if leak else None,
+        "seconds_left": leak.seconds_left if leak else None,
+        "copy_on_write": leak.name == "private memory" if leak else None,
+        "siblings_alike": leak.alike if leak else None,
+        "next_death": leak.next_death if leak else None,
+    }
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
-    yield Step(text="see what grows, in one worker:", command="python -m tracemalloc YOUR_JOB.py")
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if growth_of(evidence, "private memory") is not None:
+        yield Step(
+            text="hold what all workers read in NumPy arrays, Arrow tables or a file that is mapped, not in Python objects"
+        )
+        yield Step(text="or call `gc.freeze()` before the workers are forked")
+    yield Step(text="see what grows, in one worker:", command="python -X tracemalloc=10 YOUR_JOB.py")
     yield Step(
         text="torch: keep numbers (`loss.item()`), not tensors; hold the dataset's lists as NumPy arrays, not as Python objects"
     )
@@ -63,11 +104,13 @@ CAUSE = Cause(
     id="memory-leak",
     title="Memory grew from item to item",
     doc=__doc__,
-    needs=("memory", "mentions"),
+    needs=("growth", "memory", "mentions"),
     prior=-3.0,
     weights={
         "growth_said": 3.6,
         "grew_per_item": 2.4,
+        "siblings_grow": 0.4,
+        "pages_copied": 2.6,
         "memory_ran_out": 0.8,
         "nothing_said": -4.0,
     },

@@ -23,10 +23,11 @@ ORDERS = ("time-limit", "work-timeout", "preempted", "cancelled")
 
 def mentions(evidence: Evidence) -> tuple[Mention, ...]:
     """What a log says; where there is none, what the exception that ended a recorded process says."""
-    if evidence.mentions is not None:
-        return evidence.mentions
+    if from_text(evidence):
+        return evidence.mentions or ()
     found = evidence.exception
-    return _of_exception(found) if found is not None and found.fatal else ()
+    of_exception = _of_exception(found) if found is not None and found.fatal else ()
+    return (*(evidence.mentions or ()), *of_exception)
 
 
 def _of_exception(found: PythonException) -> tuple[Mention, ...]:
@@ -72,7 +73,8 @@ def reason(evidence: Evidence, name: str, *kinds: str) -> Iterator[Reason]:
 
 def from_text(evidence: Evidence) -> bool:
     """All that is known was read from a log: nothing was recorded."""
-    return evidence.mentions is not None
+    was_recorded = evidence.events is not None or evidence.instruction is not None or evidence.cpu is not None
+    return evidence.mentions is not None and not was_recorded
 
 
 def bare(evidence: Evidence, *names: str) -> bool:

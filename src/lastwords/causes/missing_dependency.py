@@ -23,7 +23,12 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         *reason(evidence, "library_missing", "library-missing"),
         *reason(evidence, "system_too_old", "symbol-missing"),
         *reason(evidence, "shadowed", "shadowed"),
-        *reason(evidence, "name_missing", "name-missing", "symbol-undefined"),
+        *reason(evidence, "hidden", "hidden-module"),
+        *(
+            ()
+            if said(evidence, "hidden-module")
+            else reason(evidence, "name_missing", "name-missing", "symbol-undefined")
+        ),
         *reason(evidence, "start_failed", "start-failed"),
     ]
     if reasons and said(evidence, "fatal-python"):
@@ -39,6 +44,9 @@ def sentence(evidence: Evidence) -> str:
     module = field(evidence, ("module-missing",), "module")
     library = field(evidence, ("library-missing",), "library")
     version = field(evidence, ("symbol-missing",), "version")
+    if hidden := field(evidence, ("hidden-module",), "module"):
+        file = field(evidence, ("hidden-module",), "file")
+        return f"Your file {file} hides Python's own module {hidden}."
     if module:
         return f"The Python that ran the worker has no module {module}."
     if version:
@@ -52,7 +60,8 @@ def sentence(evidence: Evidence) -> str:
 
 def facts(evidence: Evidence) -> Facts:
     return {
-        "module": field(evidence, ("module-missing", "shadowed"), "module"),
+        "module": field(evidence, ("module-missing", "hidden-module", "shadowed"), "module"),
+        "file": field(evidence, ("hidden-module",), "file"),
         "library": field(evidence, ("library-missing",), "library"),
         "version": field(evidence, ("symbol-missing",), "version"),
     }
@@ -60,6 +69,9 @@ def facts(evidence: Evidence) -> Facts:
 
 def remedy(evidence: Evidence) -> Iterator[Step]:
     module = field(evidence, ("module-missing",), "module")
+    if file := field(evidence, ("hidden-module",), "file"):
+        yield Step(text=f"give {file} another name, and remove the __pycache__ beside it")
+        return
     if said(evidence, "symbol-missing"):
         yield Step(
             text="see what the system has, and take a wheel for it (manylinux tag) or a newer image:",
@@ -97,6 +109,7 @@ CAUSE = Cause(
         "library_missing": 5.6,
         "system_too_old": 5.2,
         "shadowed": 3.6,
+        "hidden": 5.4,
         "name_missing": 1.9,
         "start_failed": 1.2,
         "worker_lost": 0.7,
@@ -107,6 +120,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:missing-dependency",),
+    zoo=("missing-library", "shadowed-module", "text:missing-dependency"),
     near_misses=("text:library-conflict", "text:wrong-architecture"),
 )

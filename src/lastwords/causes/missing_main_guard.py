@@ -57,6 +57,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:missing-main-guard",),
+    zoo=("missing-main-guard", "text:missing-main-guard"),
     near_misses=("text:unpicklable", "text:python-exception"),
 )

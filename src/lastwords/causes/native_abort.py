@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from lastwords.causes import fatal_python_error, heap_corruption, stack_overflow, stack_smashing
 from lastwords.causes.cause import SIGNAL_FITS, Cause, Facts, Reason, Step
 from lastwords.causes.said import not_its_signal, passes_through, said
-from lastwords.causes.words import native_steps, place, place_first, signal_of, source_line
+from lastwords.causes.words import native_steps, place, place_facts, place_first, signal_of, source_line
 from lastwords.evidence.frames import blamed
 from lastwords.evidence.model import Evidence
 
@@ -147,13 +147,11 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame = blamed(evidence)
     return {
         "kind": kind_of(evidence),
         "message": message_of(evidence),
         "exception": exception_of(evidence),
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
     }
 
 

@@ -16,6 +16,7 @@ from lastwords.causes.words import (
     met_signal,
     native_steps,
     place,
+    place_facts,
     place_first,
     sent_by,
     signal_meaning,
@@ -92,12 +93,11 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame, fault = blamed(evidence), evidence.fault
+    fault = evidence.fault
     return {
         "signal": met_signal(evidence),
         "code": fault.code_name if fault else None,
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
         "abort_message": fault.abort_message if fault else None,
     }
 

@@ -75,7 +75,7 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:network-failure",),
+    zoo=("connection-refused", "text:network-failure"),
     near_misses=("text:collective-timeout", "text:parent-died"),
     fallback=1,
 )

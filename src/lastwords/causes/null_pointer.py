@@ -20,6 +20,7 @@ from lastwords.causes.words import (
     native_steps,
     not_this_signal,
     place,
+    place_facts,
     place_first,
     sent_by,
     source_line,
@@ -75,13 +76,12 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame, fault = blamed(evidence), evidence.fault
+    fault = evidence.fault
     return {
         "address": hexadecimal(fault.address) if fault else None,
         "offset": fault.address if fault else None,
         "access": fault.access if fault else None,
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
     }
 
 
@@ -128,6 +128,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("null-dereference", "jump-to-null"),
+    zoo=("null-dereference", "thread-race", "jump-to-null"),
     near_misses=("wild-pointer", "impossible-address", "use-after-free", "jump-into-data"),
 )

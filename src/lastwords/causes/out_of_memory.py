@@ -15,10 +15,13 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import ORDERS, bare, field, first, nothing_said, only_lost, reason, said
-from lastwords.causes.words import signal_of
-from lastwords.evidence.model import Evidence
+from lastwords.causes.words import growth_of, item_name, signal_of
+from lastwords.evidence.model import Evidence, Mention
+from lastwords.evidence.quantities import duration, size
 
 FULL = 0.98
+AT_ONCE = 64 << 20
+"""Bytes that one item takes beyond what its worker had: worth a word."""
 
 
 def _counted(evidence: Evidence) -> Iterator[Reason]:
@@ -39,8 +42,30 @@ def _full_group(evidence: Evidence) -> Iterator[Reason]:
     for group in (evidence.machine.memory_groups or ()) if evidence.machine else ():
         peak = max(group.used or 0, group.peak or 0)
         if group.limit and peak >= FULL * group.limit and signal_of(evidence) == "SIGKILL":
-            yield Reason("group_was_full", f"{group.path} had used {peak} of its {group.limit} bytes")
+            yield Reason(
+                "group_was_full", f"{group.path} had used {size(peak)} of the {size(group.limit)} that it may"
+            )
             return
+
+
+def _course(evidence: Evidence) -> Iterator[Reason]:
+    """How it came to that: little by little, or all at once."""
+    leak, memory = growth_of(evidence, "memory"), evidence.memory
+    if leak is not None:
+        yield Reason(
+            "grew_to_it",
+            f"it grew {size(int(leak.per_item))} per item over {leak.items} items: a leak, not one big item",
+        )
+        if leak.alike:
+            many = f"{leak.alike} other workers" if leak.alike > 1 else "another worker"
+            when = f"; the next death in about {duration(leak.next_death)}" if leak.next_death else ""
+            yield Reason("siblings_grow", f"{many} grew the same way{when}")
+    elif (
+        memory is not None
+        and evidence.item is not None
+        and (memory.on_item or 0) >= max(AT_ONCE, 8 * (memory.per_item or 0))
+    ):
+        yield Reason("took_at_once", f"{item_name(evidence.item)} took {size(memory.on_item or 0)} at once")
 
 
 def _stated(evidence: Evidence) -> Iterator[Reason]:
@@ -65,7 +90,7 @@ def _hinted(evidence: Evidence) -> Iterator[Reason]:
 
 def _against(evidence: Evidence) -> Iterator[Reason]:
     kills = evidence.oom_kills
-    if kills is not None and kills.after == kills.before:
+    if kills is not None and kills.after == kills.before and not said(evidence, "allocation-failed"):
         yield Reason("no_oom_kill", f"oom_kill of its cgroup stayed {kills.after}")
     if any(sent.signal == signal_of(evidence) for sent in evidence.sent_signals or ()):
         yield Reason("sender_known", "a process of the job itself sent the signal")
@@ -76,31 +101,56 @@ def _against(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("of_the_gpu", "the memory that ran out is the GPU's")
 
 
+def _statement(evidence: Evidence) -> Mention | None:
+    """The one that says most: who killed, before who was over a limit, before what was refused."""
+    kinds = (("oom-kill",), ("memory-limit",), ("allocation-failed", "bad-alloc"))
+    return next((found for kind in kinds if (found := first(evidence, *kind)) is not None), None)
+
+
 def _limit(evidence: Evidence) -> str | None:
-    found = first(evidence, "oom-kill", "memory-limit", "allocation-failed", "bad-alloc")
+    constraint = field(evidence, ("oom-kill",), "constraint")
+    if constraint is not None:
+        return "cgroup" if constraint == "CONSTRAINT_MEMCG" else "host"
+    found = _statement(evidence)
     if found is None:
-        return (
-            "cgroup" if evidence.oom_kills and evidence.oom_kills.after > evidence.oom_kills.before else None
-        )
+        return _kernel_limit(evidence)
     by = found.fields.get("by", "")
     if found.kind in ("allocation-failed", "bad-alloc"):
-        return "rlimit or host"
+        return "rlimit" if _address_space(evidence) else "rlimit or host"
     if "limit" in by or "cgroup" in found.quote.lower() or "Kubernetes" in by:
         return "cgroup"
     return "host" if "kernel" in by or "systemd" in by else "engine limit"
+
+
+def _kernel_limit(evidence: Evidence) -> str | None:
+    """The kernel's own line knows best: with its counter alone, a full machine looks like a full group."""
+    for line in (evidence.machine.kernel_log or ()) if evidence.machine else ():
+        if line.kind == "memory kill" and line.constraint is not None:
+            return "cgroup" if line.constraint == "CONSTRAINT_MEMCG" else "host"
+    kills = evidence.oom_kills
+    return "cgroup" if kills is not None and kills.after > kills.before else None
+
+
+def _address_space(evidence: Evidence) -> int | None:
+    """RLIMIT_AS of the process, if it has one."""
+    limits = (evidence.machine.limits or ()) if evidence.machine else ()
+    return next((one.soft for one in limits if one.name == "address space"), None)
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [*_counted(evidence), *_stated(evidence), *_hinted(evidence)]
     yield from nothing_said(reasons)
     if reasons:
+        yield from _course(evidence)
         yield from _against(evidence)
 
 
 def sentence(evidence: Evidence) -> str:
-    found = first(evidence, "oom-kill", "memory-limit")
+    found = first(evidence, "oom-kill") or first(evidence, "memory-limit")
     if found is not None:
         return f"It was killed because memory ran out: {found.fields.get('by', 'a limit')} ended it."
+    if _kernel_limit(evidence) == "host":
+        return "The kernel killed it: the whole machine was out of memory."
     if evidence.oom_kills is not None and evidence.oom_kills.after > evidence.oom_kills.before:
         where = f" of {evidence.oom_kills.cgroup}" if evidence.oom_kills.cgroup else ""
         return f"The kernel killed it: the memory{where} was full."
@@ -111,8 +161,8 @@ def sentence(evidence: Evidence) -> str:
 
 def facts(evidence: Evidence) -> Facts:
     kinds = ("oom-kill", "memory-limit", "allocation-failed", "bad-alloc")
-    found = first(evidence, *kinds)
-    kills = evidence.oom_kills
+    found = _statement(evidence)
+    kills, leak = evidence.oom_kills, growth_of(evidence, "memory")
     return {
         "limit": _limit(evidence),
         "by": found.fields.get("by") if found else None,
@@ -121,12 +171,17 @@ def facts(evidence: Evidence) -> Facts:
         "used": field(evidence, kinds, "used"),
         "cgroup": kills.cgroup if kills else None,
         "resident": evidence.memory.resident if evidence.memory else None,
+        "per_item": int(leak.per_item) if leak else None,
+        "items": leak.items if leak else None,
+        "on_item": evidence.memory.on_item if evidence.memory else None,
+        "next_death": leak.next_death if leak else None,
     }
 
 
 def remedy(evidence: Evidence) -> Iterator[Step]:
     systems = {one.system for one in evidence.mentions or ()}
-    if not said(evidence, "oom-kill", "memory-limit", "allocation-failed") and evidence.oom_kills is None:
+    is_told = said(evidence, "oom-kill", "memory-limit", "allocation-failed") or _kernel_limit(evidence)
+    if not is_told and evidence.oom_kills is None:
         yield Step(text="make sure first:", command="sudo dmesg -T | grep -iE 'killed process|out of memory'")
     if "spark" in systems:
         yield Step(
@@ -150,10 +205,15 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
         text="torch: fewer DataLoader workers and a smaller prefetch_factor: each worker holds its own batches"
     )
     yield Step(text="Docker: see the container's limit and what it uses:", command="docker stats --no-stream")
-    yield Step(
-        text="see whether it grows from item to item or jumps on one:",
-        command="lastwords run -- python YOUR_JOB.py",
-    )
+    if growth_of(evidence, "memory") is not None:
+        yield Step(
+            text="it leaks: until that is found, replace workers in time: `max_tasks_per_child=200` (pools), or a new loader each epoch"
+        )
+    elif evidence.memory is None:
+        yield Step(
+            text="see whether it grows from item to item or jumps on one:",
+            command="lastwords run -- python YOUR_JOB.py",
+        )
 
 
 CAUSE = Cause(
@@ -166,6 +226,9 @@ CAUSE = Cause(
         "oom_kill_counted": 6.0,
         "kernel_said": 5.0,
         "group_was_full": 2.0,
+        "grew_to_it": 0.3,
+        "took_at_once": 0.3,
+        "siblings_grow": 0.1,
         "killed_for_memory": 6.0,
         "over_limit": 5.0,
         "allocation_failed": 5.4,
@@ -186,6 +249,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:out-of-memory",),
+    zoo=("memory-limit", "memory-rlimit", "text:out-of-memory"),
     near_misses=("text:gpu-out-of-memory", "text:time-limit", "killed-from-outside"),
 )

@@ -4,7 +4,8 @@ Workers are told to go when their parent goes: by PR_SET_PDEATHSIG, by a pipe th
 away. They are victims, and what they print (broken pipes, lost connections) says nothing about the reason: that lies
 with the parent.
 
-It is told by words about the parent, or by a worker that says its parent changed.
+It is told by words about the parent, by a worker that says its parent changed, or by `lastwords run`, which saw the
+parent end first. If both died of the same signal in the same moment, somebody may have killed both.
 """
 
 from __future__ import annotations
@@ -13,11 +14,39 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import first, nothing_said, reason
+from lastwords.causes.words import ended
+from lastwords.evidence import signals
 from lastwords.evidence.model import Evidence
+from lastwords.evidence.quantities import duration
+
+SOON = 10.0
+"""Seconds: watchdogs of workers look for their parent every five."""
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
-    yield from nothing_said([*reason(evidence, "parent_said", "parent-gone")])
+    yield from nothing_said([*reason(evidence, "parent_said", "parent-gone"), *_watched(evidence)])
+
+
+def _watched(evidence: Evidence) -> Iterator[Reason]:
+    """It ended right after its parent: of a signal that the kernel sends to those that have asked for it, or by itself,
+    as torch's workers do (exit code 0).
+    """
+    parent, status = evidence.parent_end, evidence.status
+    if parent is None or status is None or parent.seconds_before > SOON:
+        return
+    if signals.family_of(status.signal) != "kill" and (status.exit_code is None or _has_raised(evidence)):
+        return
+    how = parent.signal or f"exit code {parent.exit_code}"
+    yield Reason(
+        "parent_was_gone",
+        f"its parent, pid {parent.pid}, had ended {duration(parent.seconds_before)} before ({how})",
+    )
+    if (parent.signal, parent.exit_code) != (status.signal, status.exit_code):
+        yield Reason("another_end", f"the two ended in different ways: {ended(evidence)}")
+
+
+def _has_raised(evidence: Evidence) -> bool:
+    return evidence.exception is not None and evidence.exception.fatal
 
 
 def sentence(_evidence: Evidence) -> str:
@@ -25,7 +54,12 @@ def sentence(_evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    return {"line": found.line if (found := first(evidence, "parent-gone")) else None}
+    found, parent = first(evidence, "parent-gone"), evidence.parent_end
+    return {
+        "line": found.line if found else None,
+        "parent": parent.pid if parent else None,
+        "seconds_before": parent.seconds_before if parent else None,
+    }
 
 
 def remedy(_evidence: Evidence) -> Iterator[Step]:
@@ -41,10 +75,12 @@ CAUSE = Cause(
     id="parent-died",
     title="Its parent died first",
     doc=__doc__,
-    needs=("mentions", "status"),
+    needs=("parent_end", "mentions", "status"),
     prior=-3.0,
     weights={
         "parent_said": 4.4,
+        "parent_was_gone": 3.2,
+        "another_end": 2.2,
         "nothing_said": -4.0,
     },
     judge=judge,

@@ -45,6 +45,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     yield Reason("uncaught", _what(found))
     yield from _judge_text(evidence, found)
     yield from _judge_ending(evidence, found)
+    if found.broke is not None:
+        yield Reason("not_passed_on", f"the pool could not pass it on, and raised {found.broke} instead")
     if is_echo(found):
         yield Reason("echo", "the exception only says that another process died")
 
@@ -141,6 +143,7 @@ CAUSE = Cause(
         "uncaught": 6.5,
         "exit_code_agrees": 0.8,
         "echo": -5.0,
+        "not_passed_on": -3.5,
         "died_of_signal": -4.0,
         "exit_code_fits": 2.0,
         "no_traceback": -3.6,
@@ -154,5 +157,5 @@ CAUSE = Cause(
     remedy=remedy,
     zoo=("python-exception", "text:python-exception"),
     near_misses=("exit-in-the-middle", "null-dereference"),
-    fallback=1,
+    fallback=2,
 )

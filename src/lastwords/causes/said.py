@@ -11,6 +11,8 @@ from lastwords.evidence.frames import short_function
 from lastwords.evidence.model import Evidence
 
 LONGEST = 200
+ELSEWHERE = ("messenger", "cuda-assert")
+"""Mentions that have the words of an abort, and tell of something else: an assertion on the GPU ends no process."""
 
 
 def said(evidence: Evidence, pattern: re.Pattern[str], *kinds: str) -> str | None:
@@ -26,7 +28,7 @@ def said(evidence: Evidence, pattern: re.Pattern[str], *kinds: str) -> str | Non
 def _lines(evidence: Evidence) -> Iterator[str]:
     if evidence.fault is not None and evidence.fault.abort_message:
         yield from evidence.fault.abort_message.splitlines()
-    yield from (one.quote for one in evidence.mentions or () if one.kind != "messenger")
+    yield from (one.quote for one in evidence.mentions or () if one.kind not in ELSEWHERE)
 
 
 def functions_of(evidence: Evidence) -> tuple[str, ...]:

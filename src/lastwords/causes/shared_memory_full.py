@@ -97,6 +97,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:shared-memory-full",),
+    zoo=("shared-memory-full", "text:shared-memory-full"),
     near_misses=("text:disk-full", "text:file-truncated"),
 )

@@ -13,12 +13,7 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.said import not_its_signal, passes_through, said
-from lastwords.causes.words import (
-    native_steps,
-    place_first,
-    source_line,
-    stack_checks,
-)
+from lastwords.causes.words import native_steps, place_facts, place_first, source_line, stack_checks
 from lastwords.evidence.frames import blamed
 from lastwords.evidence.model import Evidence
 
@@ -52,10 +47,9 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame, fault = blamed(evidence), evidence.fault
+    fault = evidence.fault
     return {
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
         "message": words_of(evidence) or (fault.abort_message if fault else None),
     }
 

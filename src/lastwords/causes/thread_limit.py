@@ -12,14 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, nothing_said, reason
+from lastwords.causes.mentioned import field, from_text, nothing_said, reason
+from lastwords.causes.words import growth_of
 from lastwords.evidence.model import Evidence
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
-    yield from nothing_said(
-        [*reason(evidence, "said_so", "no-threads"), *reason(evidence, "refused", "threads-refused")]
-    )
+    reasons = [*reason(evidence, "said_so", "no-threads"), *reason(evidence, "refused", "threads-refused")]
+    if reasons and not from_text(evidence):
+        reasons.append(Reason("seen_here", "Python itself was refused the thread, on this machine"))
+    leak = growth_of(evidence, "threads")
+    if leak is not None:
+        text = f"it started {leak.per_item:.1f} threads per item over {leak.items} items, and they stayed"
+        reasons.append(Reason("threads_leak", text))
+    yield from nothing_said(reasons)
 
 
 def sentence(_evidence: Evidence) -> str:
@@ -27,7 +33,12 @@ def sentence(_evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    return {"by": field(evidence, ("no-threads",), "by")}
+    leak = growth_of(evidence, "threads")
+    return {
+        "by": field(evidence, ("no-threads",), "by"),
+        "per_item": leak.per_item if leak else None,
+        "limit": leak.limit if leak else None,
+    }
 
 
 def remedy(_evidence: Evidence) -> Iterator[Step]:
@@ -55,12 +66,14 @@ CAUSE = Cause(
     weights={
         "said_so": 5.6,
         "refused": 2.5,
+        "seen_here": 1.6,
+        "threads_leak": 1.0,
         "nothing_said": -4.0,
     },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:thread-limit",),
+    zoo=("thread-limit", "text:thread-limit"),
     near_misses=("text:too-many-open-files", "text:seccomp"),
 )

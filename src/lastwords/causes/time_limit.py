@@ -84,6 +84,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:time-limit",),
+    zoo=("cpu-time-limit", "text:time-limit"),
     near_misses=("text:out-of-memory", "text:preemption"),
 )

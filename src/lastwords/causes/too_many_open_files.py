@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import first, nothing_said, reason
+from lastwords.causes.words import growth_of
 from lastwords.evidence.model import Evidence
 
 NEARLY = 0.98
@@ -20,7 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [*reason(evidence, "said_so", "open-files")]
     if not reasons:
         reasons = [*reason(evidence, "open_failed", "shm-open-failed")]
-    yield from nothing_said([*reasons, *_watched(evidence)])
+    yield from nothing_said([*reasons, *_watched(evidence), *_leak(evidence)])
 
 
 def _watched(evidence: Evidence) -> Iterator[Reason]:
@@ -34,12 +35,26 @@ def _watched(evidence: Evidence) -> Iterator[Reason]:
             yield Reason("at_the_limit", f"{limit.used} files were open, and {limit.soft} are allowed")
 
 
+def _leak(evidence: Evidence) -> Iterator[Reason]:
+    leak = growth_of(evidence, "open files")
+    if leak is not None:
+        limit = f"; {leak.limit} are allowed" if leak.limit is not None else ""
+        yield Reason(
+            "files_leak", f"it opened {leak.per_item:.1f} files more per item over {leak.items} items{limit}"
+        )
+
+
 def sentence(_evidence: Evidence) -> str:
     return "It has as many files open as it may, and could not open another."
 
 
 def facts(evidence: Evidence) -> Facts:
-    return {"line": found.line if (found := first(evidence, "open-files", "shm-open-failed")) else None}
+    found, leak = first(evidence, "open-files", "shm-open-failed"), growth_of(evidence, "open files")
+    return {
+        "line": found.line if found else None,
+        "per_item": leak.per_item if leak else None,
+        "limit": leak.limit if leak else None,
+    }
 
 
 def remedy(_evidence: Evidence) -> Iterator[Step]:
@@ -62,18 +77,19 @@ CAUSE = Cause(
     id="too-many-open-files",
     title="Too many files are open",
     doc=__doc__,
-    needs=("mentions", "exception"),
+    needs=("mentions", "exception", "growth", "machine"),
     prior=-3.0,
     weights={
         "said_so": 6.0,
         "open_failed": 3.2,
         "at_the_limit": 2.5,
+        "files_leak": 1.0,
         "nothing_said": -4.0,
     },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:too-many-open-files",),
+    zoo=("too-many-open-files", "text:too-many-open-files"),
     near_misses=("text:thread-limit", "text:shared-memory-full"),
 )

@@ -25,6 +25,13 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         if said(evidence, "lost", "rebuilt", "sending"):
             reasons.append(Reason("between_processes", "and it happened on the way between two processes"))
     found = evidence.exception
+    if found is not None and found.broke is not None:
+        reasons.append(
+            Reason(
+                "broke_the_pool",
+                f"{found.broke}: no process had died, but a worker had just sent {found.kind}",
+            )
+        )
     if (
         not reasons
         and from_text(evidence)
@@ -39,6 +46,11 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
 
 
 def sentence(evidence: Evidence) -> str:
+    found = evidence.exception
+    if found is not None and found.broke is not None:
+        return (
+            f"{found.kind} cannot be made again from its pickle, so the pool broke instead of passing it on."
+        )
     what = field(evidence, ("unpicklable",), "what")
     return (
         f"It cannot be sent to another process: {what.strip()}."
@@ -48,10 +60,22 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    return {"what": field(evidence, ("unpicklable",), "what")}
+    found = evidence.exception
+    broke = found.kind if found is not None and found.broke is not None else None
+    return {"what": field(evidence, ("unpicklable",), "what") or broke}
 
 
 def remedy(evidence: Evidence) -> Iterator[Step]:
+    found = evidence.exception
+    if found is not None and found.broke is not None:
+        name = found.kind.rpartition(".")[2]
+        yield Step(
+            text=f"in {name}.__init__, pass every argument on: super().__init__(*arguments); or give it __reduce__"
+        )
+        yield Step(
+            text=f"then read what it has to say: {found.message.strip().splitlines()[0][:120] if found.message.strip() else name}"
+        )
+        return
     what = field(evidence, ("unpicklable",), "what") or ""
     if "<locals>" in what or "local object" in what or "lambda" in what:
         yield Step(
@@ -85,12 +109,13 @@ CAUSE = Cause(
         "rebuild_failed": 1.8,
         "between_processes": 2.4,
         "no_traceback": 0.9,
+        "broke_the_pool": 4.6,
         "nothing_said": -4.0,
     },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:unpicklable",),
+    zoo=("unpicklable-exception", "unpicklable-result", "text:unpicklable"),
     near_misses=("text:python-exception", "python-exception"),
 )

@@ -14,15 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import quoted, said
 from lastwords.causes.words import (
     hexadecimal,
     memory_checks,
     native_steps,
     not_this_signal,
+    place_facts,
     place_first,
     sent_by,
 )
-from lastwords.evidence.frames import blamed, left_code
+from lastwords.evidence.frames import left_code
 from lastwords.evidence.model import Evidence, Pointer
 from lastwords.evidence.pointers import FILLINGS, FREED, filling, words
 
@@ -74,7 +76,19 @@ def is_of_freed_memory(evidence: Evidence) -> bool:
     return poison(evidence) is not None or source_of(evidence) is not None or is_mark_of_a_block(evidence)
 
 
+def _reported(evidence: Evidence) -> Iterator[Reason]:
+    """AddressSanitizer saw the access itself."""
+    for one in said(evidence, "sanitizer"):
+        if "use-after" in one.fields.get("bug", ""):
+            yield quoted("sanitizer_said", one)
+            return
+
+
 def judge(evidence: Evidence) -> Iterator[Reason]:
+    reported = list(_reported(evidence))
+    if reported:
+        yield from reported
+        return
     against = [*not_this_signal(evidence, "SIGSEGV", "SIGBUS"), *sent_by(evidence)]
     yield from against
     if evidence.fault is None or any(reason.name == "other_signal" for reason in against):
@@ -99,14 +113,13 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame, block, byte = blamed(evidence), source_of(evidence), poison(evidence)
+    block, byte = source_of(evidence), poison(evidence)
     return {
         "address": hexadecimal(bad_address(evidence)),
         "block": hexadecimal(block.value) if block else None,
         "register": block.register if block else None,
         "pattern": hexadecimal(byte),
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
     }
 
 
@@ -126,6 +139,7 @@ CAUSE = Cause(
     needs=("fault", "pointers", "native_stack"),
     prior=-3.0,
     weights={
+        "sanitizer_said": 6.0,
         "filled": 6.0,
         "from_freed_block": 5.5,
         "mark_of_a_block": 4.5,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, nothing_said, reason
+from lastwords.causes.mentioned import field, first, nothing_said, reason
 from lastwords.evidence.model import Evidence
 
 
@@ -21,6 +21,10 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         *reason(evidence, "name_missing", "name-missing", "attribute-missing"),
         *reason(evidence, "symbol_undefined", "symbol-undefined"),
     ]
+    if reasons and (hidden := first(evidence, "hidden-module")):
+        reasons.append(
+            Reason("hidden", f"the module that was found is a file of yours: {hidden.fields['file']}")
+        )
     yield from nothing_said(reasons)
 
 
@@ -63,6 +67,7 @@ CAUSE = Cause(
         "said_so": 5.2,
         "name_missing": 2.6,
         "symbol_undefined": 1.8,
+        "hidden": -4.0,
         "nothing_said": -4.0,
     },
     judge=judge,

@@ -16,6 +16,7 @@ from lastwords.causes.words import (
     hexadecimal,
     native_steps,
     not_this_signal,
+    place_facts,
     place_first,
     sent_by,
     source_line,
@@ -86,12 +87,11 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame, fault = blamed(evidence), evidence.fault
+    fault = evidence.fault
     return {
         "address": hexadecimal(fault.address) if fault else None,
         "access": fault.access if fault else None,
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
     }
 
 
@@ -128,6 +128,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("wild-pointer", "impossible-address"),
+    zoo=("wild-pointer", "bit-flip", "impossible-address"),
     near_misses=("null-dereference", "use-after-free", "overwritten-return-address", "misaligned-vector"),
 )

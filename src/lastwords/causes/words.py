@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from lastwords.causes.cause import Reason, Step
+from lastwords.causes.cause import Facts, Reason, Step
 from lastwords.evidence import signals
 from lastwords.evidence.frames import blamed, short_function, short_library
-from lastwords.evidence.model import Evidence, Item, NativeFrame
+from lastwords.evidence.model import Evidence, Growth, Item, NativeFrame
 
 NULL_PAGES = 64 << 10
 """Linux maps nothing below this (vm.mmap_min_addr): an address there is a null pointer plus an offset."""
@@ -27,6 +27,8 @@ def was_sent(evidence: Evidence) -> bool:
 
 
 def ended(evidence: Evidence) -> str:
+    if evidence.hang is not None:
+        return "it lives, and hangs"
     if evidence.status is None:
         return "nobody saw how it ended"
     if evidence.status.signal:
@@ -115,6 +117,11 @@ def item_name(item: Item) -> str:
     return f"item {item.key}"
 
 
+def growth_of(evidence: Evidence, name: str) -> Growth | None:
+    """What grew from item to item under this name, if it did."""
+    return next((one for one in evidence.growth or () if one.name == name), None)
+
+
 def hexadecimal(number: int | None) -> str | None:
     return None if number is None else f"{number:#x}"
 
@@ -122,6 +129,12 @@ def hexadecimal(number: int | None) -> str | None:
 def signal_meaning(name: str) -> str:
     known = signals.means(name)
     return f"{name} ({known})" if known else name
+
+
+def place_facts(evidence: Evidence) -> Facts:
+    """Function and library to blame, for programs."""
+    frame = blamed(evidence)
+    return {"function": frame.function if frame else None, "library": frame.library if frame else None}
 
 
 def native_steps(evidence: Evidence) -> Iterator[Step]:
@@ -136,6 +149,11 @@ def native_steps(evidence: Evidence) -> Iterator[Step]:
         yield Step(text=f"run {item_name(evidence.item)} alone: if it dies again, its data is the trigger")
     if frame is not None and frame.file is None and frame.function:
         yield Step(text=f"rebuild {file_name(frame.library)} with -g: the report then has its source line")
+    if evidence.events is None and evidence.instruction is None:
+        yield Step(
+            text="have the function, your line and the item recorded next time:",
+            command=f"lastwords run -- {job_command(evidence)}",
+        )
     if evidence.id:
         yield Step(
             text="send its maintainers the whole account:",

@@ -32,6 +32,9 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     elif status.exit_code == 0:
         yield Reason("clean_end", "exit code 0 with no item in its hands is a normal end")
     yield from _judge_way(evidence)
+    parent = evidence.parent_end
+    if parent is not None and evidence.exception is None:
+        yield Reason("parent_died_first", f"its parent, pid {parent.pid}, had ended before it")
     if evidence.exception is not None and evidence.exception.fatal:
         yield Reason("exception_known", f"{evidence.exception.kind} was raised, and nothing caught it")
     elif evidence.process is None or from_text(evidence):
@@ -82,6 +85,7 @@ CAUSE = Cause(
         "orderly": 0.2,
         "abrupt": 0.5,
         "clean_end": -5.0,
+        "parent_died_first": -3.0,
         "exception_known": -5.0,
         "not_recorded": -1.5,
         "no_exit_code": -8.0,

@@ -16,6 +16,7 @@ from lastwords.causes.words import (
     hexadecimal,
     native_steps,
     not_this_signal,
+    place_facts,
     place_first,
     sent_by,
     source_line,
@@ -64,14 +65,13 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    frame, fault = blamed(evidence), evidence.fault
+    fault = evidence.fault
     return {
         "address": hexadecimal(fault.address) if fault else None,
         "access": access_of(evidence),
         "mapping": fault.address_in if fault else None,
         "permissions": fault.address_permissions if fault else None,
-        "function": frame.function if frame else None,
-        "library": frame.library if frame else None,
+        **place_facts(evidence),
     }
 
 

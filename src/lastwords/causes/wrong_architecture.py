@@ -61,6 +61,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:wrong-architecture",),
+    zoo=("wrong-architecture", "text:wrong-architecture"),
     near_misses=("text:isa-mismatch", "text:missing-dependency"),
 )

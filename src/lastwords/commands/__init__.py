@@ -11,6 +11,17 @@ from collections.abc import Sequence
 
 
 def main() -> None:
+    try:
+        _main()
+    except ImportError as refused:
+        if refused.name != "lastwords._native":
+            raise
+        # The native module is for another CPU, and says so.
+        sys.stderr.write(f"lastwords: {refused}\n")
+        sys.exit(2)
+
+
+def _main() -> None:
     plain = _plain_run(sys.argv[1:])
     if plain is not None:
         from lastwords.commands._job import run_job

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lastwords.evidence import Evidence, OomKills
     from lastwords.watch.ending import Ended
     from lastwords.watch.hangs import Hung
+    from lastwords.watch.leftovers import Leftover
     from lastwords.watch.loop import Outcome
 
 # A pool that replaces its workers can lose a thousand of them in a minute; nobody reads a thousand panels.
@@ -55,6 +56,22 @@ class Explainer:
                 say(f"pid {hung.process.pid} hangs, and showing it failed: {_words(error)}")
         return True
 
+    def write_page(self, file: str) -> None:
+        """All deaths that were kept, on one page. What goes wrong is said, and the job's status stays its own."""
+        from pathlib import Path
+
+        from lastwords.commands._page import write_page
+        from lastwords.diagnosis import diagnose
+        from lastwords.evidence.store import Store
+
+        try:
+            store = Store(Path(self._home))
+            write_page(Path(file), [diagnose(store.get(one)) for one in self.ids], program=self.program)
+        except Exception as error:  # noqa: BLE001  # the job is over, and ends as it ended
+            say(f"cannot write {file}: {getattr(error, 'strerror', None) or _words(error)}")
+        else:
+            say(f"wrote {file}")
+
     def _show(self, diagnosis: Diagnosis) -> None:
         from lastwords.show import text
 
@@ -75,7 +92,18 @@ def closing_lines(outcome: Outcome, explainer: Explainer) -> list[str]:
     if outcome.still_running:
         pids = ", ".join(str(process.pid) for process in outcome.still_running[:8])
         lines.append(f"still running, and no longer watched: pid {pids}")
+    files = [one for one in outcome.leftovers if one.kind != "process"]
+    if files:
+        lines.append(f"{_left_behind(files)} · to remove: {explainer.program} clean")
     return lines
+
+
+def _left_behind(files: Sequence[Leftover]) -> str:
+    from lastwords.evidence.quantities import size
+
+    names = ", ".join(one.name for one in files[:3]) + (", …" if len(files) > 3 else "")
+    many = f"{len(files)} things" if len(files) > 1 else "something"
+    return f"left behind in shared memory: {many}, {size(sum(one.size or 0 for one in files))}: {names}"
 
 
 def _count(found: Sequence[object], word: str) -> str:
@@ -102,13 +130,25 @@ def _words(error: Exception) -> str:
 def _keep(home: str, ended: Ended, related: Sequence[str]) -> Diagnosis:
     from pathlib import Path
 
+    import msgspec
+
     from lastwords.diagnosis import diagnose
+    from lastwords.evidence import box
+    from lastwords.evidence.growth import with_growth
+    from lastwords.evidence.life import parent_end
     from lastwords.evidence.machine import with_machine
     from lastwords.evidence.store import Store
 
-    evidence = with_machine(
-        _evidence(ended, related), ended.machine, (ended.seen.descriptors, ended.seen.threads)
+    counts = (ended.seen.descriptors, ended.seen.threads)
+    evidence = with_machine(_evidence(ended, related), ended.machine, counts)
+    record = (
+        box.read(ended.process.box) if ended.process.box is not None and ended.state is not None else None
     )
+    evidence = with_growth(evidence, record, ended.seen.memory, ended.seen.looks, ended.siblings)
+    if ended.parent_end is not None:
+        parent = ended.parent_end
+        found = parent_end(parent.pid, parent.seconds_before, parent.status.raw)
+        evidence = msgspec.structs.replace(evidence, parent_end=found)
     return diagnose(Store(Path(home)).put(evidence, ended.process.box))
 
 
@@ -135,7 +175,15 @@ def _evidence(ended: Ended, related: Sequence[str]) -> Evidence:
     oom_kills = _oom_kills(ended)
     if process.box is not None and ended.state is not None:
         curve = from_curve(ended.seen.memory, box.read(process.box), died_ns=ended.noticed_ns)
-        evidence = from_box(process.box, status, related, time=ended.time, memory=curve, oom_kills=oom_kills)
+        evidence = from_box(
+            process.box,
+            status,
+            related,
+            time=ended.time,
+            died_ns=ended.noticed_ns,
+            memory=curve,
+            oom_kills=oom_kills,
+        )
         return with_last_look(evidence, ended.probe)
     who = Process(source="lastwords run", pid=process.pid, parent=process.parent)
     memory = from_curve(ended.seen.memory, died_ns=ended.noticed_ns)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from lastwords.commands._explainer import Explainer, closing_lines, say
 from lastwords.commands._place import chosen_home, program
+from lastwords.record.host import remember
 from lastwords.watch.command import CommandRefused, end_as
 from lastwords.watch.run_directory import RunDirectory, RunDirectoryRefused
 from lastwords.watch.runner import run
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
 
 
 def run_job(
-    home: str | None, words: Sequence[str], *, quiet: bool = False, hangs: Policy | None = None
+    home: str | None,
+    words: Sequence[str],
+    *,
+    quiet: bool = False,
+    hangs: Policy | None = None,
+    html: str | None = None,
 ) -> NoReturn:
-    """Ends this process as the command ended. `home` is what the user gave, if anything."""
+    """Ends this process as the command ended. `home` is what the user gave, `html` where it wants the page."""
     place = chosen_home(home)
     directory = _directory(place)
     explainer = Explainer(place, quiet=quiet, program=program(home))
@@ -31,6 +37,14 @@ def run_job(
         say(str(refused))
         sys.exit(refused.exit_code)
     _close(directory, outcome)
+    if outcome.leftovers:
+        from lastwords.watch.cleaning import keep
+
+        keep(place, outcome.leftovers)
+    if directory is not None:
+        remember(place)
+    if html is not None:
+        explainer.write_page(html)
     for line in closing_lines(outcome, explainer):
         say(line)
     end_as(outcome.raw_status)

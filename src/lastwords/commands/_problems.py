@@ -39,10 +39,19 @@ class NothingToExplain(Problem):
         )
 
 
-class TooManyTargets(Problem):
+class TwoStatuses(Problem):
     def __init__(self) -> None:
         super().__init__(
-            "explain takes one of TARGET, --exit-code and --signal", then="lastwords explain --help"
+            "--exit-code and --signal say the same thing: give one", then="lastwords explain --help"
+        )
+
+
+class OneDeathAtATime(Problem):
+    def __init__(self) -> None:
+        super().__init__(
+            "--why-not is about one death",
+            reason="these are several",
+            then="lastwords explain ONE --why-not CAUSE",
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from lastwords.commands._command import Command
@@ -41,10 +43,34 @@ class NoTimeLimit(Problem):
     help="An item that takes longer than S seconds counts as hanging, and is explained.",
 )
 @click.option("--kill-hung", is_flag=True, help="Then kill the process that hangs (SIGKILL).")
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="When the job has ended, write all its deaths as one page that needs nothing else.",
+)
+@click.option(
+    "--preflight",
+    is_flag=True,
+    help="First look at this machine, as `lastwords doctor --quick` does and with the libraries scanned; do not start "
+    "a job that it would kill, and end with 1.",
+)
+@click.option(
+    "--loader",
+    is_flag=True,
+    help="Have every torch DataLoader survive the deaths of its workers, as lastwords.torch.DataLoader does.",
+)
 @click.argument("words", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    ctx: click.Context, quiet: bool, hang_after: float | None, kill_hung: bool, words: tuple[str, ...]
+    ctx: click.Context,
+    quiet: bool,
+    hang_after: float | None,
+    kill_hung: bool,
+    html: str | None,
+    preflight: bool,
+    loader: bool,
+    words: tuple[str, ...],
 ) -> None:
     """Runs CMD as if lastwords were not there, and ends as CMD ends.
 
@@ -55,8 +81,15 @@ def command(
         raise NoCommand
     if kill_hung and hang_after is None:
         raise NoTimeLimit
+    if preflight:
+        from lastwords.commands._preflight import may_start
+
+        if not may_start(str(ctx.obj)):
+            ctx.exit(1)
+    if loader:
+        os.environ["LASTWORDS_LOADER"] = "1"
     from lastwords.commands._job import run_job
     from lastwords.watch.hangs import Policy
 
     hangs = Policy(hang_after, kill_hung) if hang_after is not None else None
-    run_job(ctx.find_root().params.get("home"), words, quiet=quiet, hangs=hangs)
+    run_job(ctx.find_root().params.get("home"), words, quiet=quiet, hangs=hangs, html=html)

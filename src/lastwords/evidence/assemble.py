@@ -47,18 +47,20 @@ def from_box(
     related: Sequence[Path] = (),
     *,
     time: float | None = None,
+    died_ns: int | None = None,
     memory: Memory | None = None,
     oom_kills: OomKills | None = None,
 ) -> Evidence:
     """Everything that the box at `path` tells, together with what the watcher saw.
 
-    `status` is what the kernel said, `time` when (seconds since 1970); `related` are the other boxes of the same
+    `status` is what the kernel said, `time` when (seconds since 1970), `died_ns` the same on the monotonic clock of
+    the boxes, which nobody sets back; `related` are the other boxes of the same
     run: they know who sent a signal, and which item an exception came from. Raises UnreadableBox if `path` is not
     a box; a related one that is not becomes a note.
     """
     own, status = raw.read(path), _known(status)
     others, notes = _read_related(path, related)
-    evidence = _from_live(own, others, status, time)
+    evidence = _from_live(own, others, status, time, died_ns)
     evidence = msgspec.structs.replace(
         evidence,
         memory=memory or life.memory(own.items),
@@ -109,11 +111,13 @@ def _read_related(path: Path, related: Sequence[Path]) -> tuple[list[raw.Box], l
     return boxes, notes
 
 
-def _from_live(own: raw.Box, others: list[raw.Box], status: Status | None, time: float | None) -> Evidence:
+def _from_live(
+    own: raw.Box, others: list[raw.Box], status: Status | None, time: float | None, seen_ns: int | None
+) -> Evidence:
     identity, live = own.identity or raw.Identity(), own.live or raw.Live()
     crashed = own.crash.time_unix_ns if own.crash else None
     died = crashed / 1e9 if crashed else time
-    died_ns = life.death_monotonic_ns(own, died)
+    died_ns = life.death_monotonic_ns(own, died, seen_ns)
     born_ns = identity.born_monotonic_ns
     sent = tuple(life.sent_signals(identity.pid, born_ns, [own, *others]))
     exception = _with_code(raised.exception(own, others), own)
@@ -192,4 +196,5 @@ def _with_code(exception: PythonException | None, box: raw.Box) -> PythonExcepti
 
 def _cpu(identity: raw.Identity) -> Cpu | None:
     """This host's CPU says nothing about a death on another."""
-    return cpu.this_host() if identity.host in (None, socket.gethostname()) else None
+    host = cpu.this_host() if identity.host in (None, socket.gethostname()) else None
+    return cpu.as_the_process_saw_it(host, identity.cpuid)

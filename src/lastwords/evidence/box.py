@@ -37,6 +37,7 @@ class Identity(msgspec.Struct, frozen=True):
     runtime: str | None = None
     executable: str | None = None
     command: tuple[str, ...] | None = None
+    cpuid: tuple[int, ...] | None = None
 
 
 class Current(msgspec.Struct, frozen=True):
@@ -191,6 +192,7 @@ class AddressUse(msgspec.Struct, frozen=True):
     fault_address: int | None = None
     recomputed: bool = False
     canonical: bool | None = None
+    flipped_bit: int | None = None
     fault_mapping: Mapping | None = None
     nearest_mapping: Mapping | None = None
     distance_to_nearest: int | None = None
@@ -214,11 +216,17 @@ class Autopsy(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+# Made here and not with their first use: two threads that let msgspec (0.22) decode a type for the first time crash the
+# process. Seen with two Dask workers that died together, whose nannies live in the client.
+_BOX = msgspec.json.Decoder(Box)
+_AUTOPSY = msgspec.json.Decoder(Autopsy)
+
+
 def read(path: str | os.PathLike[str]) -> Box:
     """Raises UnreadableBox, and nothing else."""
     name = os.fspath(path)
     try:
-        return msgspec.json.decode(_native.read_box(name), type=Box)
+        return _BOX.decode(_native.read_box(name))
     except OSError as error:
         raise UnreadableBox(name, error.strerror or "cannot be read") from error
     except ValueError as error:  # msgspec's own errors are ValueErrors too
@@ -228,6 +236,6 @@ def read(path: str | os.PathLike[str]) -> Box:
 def autopsy(path: str | os.PathLike[str]) -> Autopsy:
     """The offline work on the saved stack. It never raises: what failed is a note."""
     try:
-        return msgspec.json.decode(_native.autopsy_box(os.fspath(path)), type=Autopsy)
+        return _AUTOPSY.decode(_native.autopsy_box(os.fspath(path)))
     except (OSError, ValueError) as error:
         return Autopsy(notes=(f"autopsy: {error}",))

@@ -80,10 +80,13 @@ def from_core(path: str | os.PathLike[str]) -> Evidence:
     return msgspec.structs.replace(evidence, missing=(*_not_in_a_core(core), *missing(evidence)))
 
 
+_CORE = msgspec.json.Decoder(Core)
+
+
 def read(path: str | os.PathLike[str]) -> Core:
     name = os.fspath(path)
     try:
-        return msgspec.json.decode(_native.autopsy_core(name), type=Core)
+        return _CORE.decode(_native.autopsy_core(name))
     except (OSError, ValueError) as error:
         raise UnreadableCore(name, str(error)) from error
 

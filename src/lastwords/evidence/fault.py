@@ -52,6 +52,7 @@ def fault(crash: raw.Crash, pid: int | None, use: raw.AddressUse | None) -> Faul
         pc_in=_mapping(use.pc_mapping) if use else None,
         pc_is_executable="x" in use.pc_mapping.permissions if use and use.pc_mapping else None,
         canonical=use.canonical if use else None,
+        flipped_bit=use.flipped_bit if use else None,
         distance_to_sp=use.distance_to_sp if use else None,
         handled=crash.state == "handled",
         complete=crash.state != "begun",

@@ -15,7 +15,8 @@ _TEMPLATE = re.compile(r"<[^<>]*>")
 _ABI_TAG = re.compile(r"\.(cpython-[\w-]+|abi3)\.so$")
 LONGEST_FUNCTION = 4096
 NEAR_STACK = 64 << 10
-_INSTALLED = ("/site-packages/", "/dist-packages/")
+# Ours stand in other people's processes, and are nobody's code, also where lastwords runs from its sources.
+_INSTALLED = ("/site-packages/", "/dist-packages/", "/lastwords/record/", "/lastwords/engines/")
 
 
 def faulting(evidence: Evidence) -> NativeFrame | None:
@@ -86,9 +87,14 @@ def python_frames(evidence: Evidence) -> tuple[PythonFrame, ...]:
 
 
 def beside(evidence: Evidence) -> PythonFrame | None:
-    """Where a thread that died without Python frames of its own was waited for: yours, on another thread."""
+    """Yours, on another thread: where one that died without Python frames of its own was waited for, or what a process
+    hangs in whose main thread only serves others. (Dask runs tasks on threads, below a main thread that polls.)
+    """
     own = evidence.python_stack
-    if evidence.fault is None or (own is not None and own.is_exact):
+    if evidence.hang is not None:
+        if own is None or any(is_yours(frame) for frame in own.frames):
+            return None
+    elif evidence.fault is None or (own is not None and own.is_exact):
         return None
     frames = (frame for thread in evidence.other_threads or () for frame in thread.frames)
     return next((frame for frame in frames if is_yours(frame)), None)

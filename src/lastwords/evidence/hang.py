@@ -11,6 +11,7 @@ from lastwords import _native
 from lastwords.evidence import box as raw
 from lastwords.evidence import fault, python_text, source_code, syscalls
 from lastwords.evidence.assemble import from_box
+from lastwords.evidence.machine import with_machine
 from lastwords.evidence.memory import from_curve
 from lastwords.evidence.missing import missing
 from lastwords.evidence.model import Evidence, Hang, HeldLock, HungThread, NativeStack, PythonStack
@@ -33,7 +34,9 @@ _WAITS_FOR_MUTEX = (
     "pthread_mutex_timedlock",
     "pthread_mutex_clocklock",
 )
-INNERMOST = 4
+# CPython up to 3.12, and from 3.13 on.
+_PYTHON_LOCKS = ("PyThread_acquire_lock", "PyMutex_Lock", "_PyParkingLot_Park", "_PySemaphore_Wait")
+INNERMOST = 8
 
 
 class _Probed(msgspec.Struct, frozen=True):
@@ -58,7 +61,7 @@ class _Probe(msgspec.Struct, frozen=True):
 def from_hang(hung: Hung, related: Sequence[str] = ()) -> Evidence:
     """Raises UnreadableBox, like `from_box`."""
     memory = from_curve(hung.memory, raw.read(hung.box), died_ns=hung.asked_ns)
-    evidence = from_box(hung.box, None, related, time=hung.time, memory=memory)
+    evidence = from_box(hung.box, None, related, time=hung.time, died_ns=hung.asked_ns, memory=memory)
     probe, stacks, notes = _read(hung.probe)
     threads = _threads(hung, probe, stacks)
     main = threads[0] if threads else None
@@ -76,6 +79,10 @@ def from_hang(hung: Hung, related: Sequence[str] = ()) -> Evidence:
         waited=waited,
         answered=probe is not None,
         threads=tuple(_cut(thread) for thread in threads),
+        waits_for=_waits_for(main) if main else None,
+        parent_threads=hung.parent_threads,
+        others=hung.others,
+        alike=hung.alike,
     )
     evidence = msgspec.structs.replace(
         evidence,
@@ -86,7 +93,8 @@ def from_hang(hung: Hung, related: Sequence[str] = ()) -> Evidence:
         other_threads=others if probe is not None else None,
         notes=(*evidence.notes, *notes),
     )
-    return msgspec.structs.replace(evidence, missing=tuple(missing(evidence)))
+    evidence = msgspec.structs.replace(evidence, missing=tuple(missing(evidence)))
+    return with_machine(evidence, hung.machine)
 
 
 def with_last_look(evidence: Evidence, path: str | None) -> Evidence:
@@ -121,12 +129,17 @@ def _seconds_before(evidence: Evidence, probe: _Probe | None) -> float | None:
     return before if item is None or item.seconds is None or before <= item.seconds else None
 
 
+# Made while the module is imported, as in box.py, and for its reason.
+_PROBE = msgspec.json.Decoder(_Probe)
+_STACKS = msgspec.json.Decoder(list[raw.Autopsy | None])
+
+
 def _read(path: str | None) -> tuple[_Probe | None, list[raw.Autopsy | None], list[str]]:
     if path is None:
         return None, [], ["it did not answer the probe signal"]
     try:
-        probe = msgspec.json.decode(_native.read_probe(path), type=_Probe)
-        stacks = msgspec.json.decode(_native.autopsy_probe(path), type=list[raw.Autopsy | None])
+        probe = _PROBE.decode(_native.read_probe(path))
+        stacks = _STACKS.decode(_native.autopsy_probe(path))
     except (OSError, ValueError) as error:
         return None, [], [f"the snapshot of the process was not read: {error}"]
     return probe, stacks, []
@@ -186,6 +199,16 @@ def _lock(probed: _Probed, innermost: list[str], here: set[int]) -> HeldLock | N
     return HeldLock(
         address=probed.futex_address, owner=owner or None, owner_is_here=owner in here if owner else None
     )
+
+
+def _waits_for(thread: HungThread) -> str | None:
+    """By the functions that it is in. Locks of multiprocessing are semaphores that all its processes share."""
+    inner = thread.frames[:INNERMOST]
+    if any("_multiprocessing" in (frame.library or "") for frame in inner):
+        return "a lock between processes"
+    if any(name in (frame.function or "") for frame in inner for name in _PYTHON_LOCKS):
+        return "a lock of Python"
+    return "a mutex" if thread.lock is not None else None
 
 
 def _python(probe: _Probe | None, evidence: Evidence) -> tuple[PythonStack | None, tuple[PythonStack, ...]]:

@@ -12,6 +12,7 @@ from lastwords.evidence.model import (
     Event,
     Item,
     Memory,
+    ParentEnd,
     Process,
     Progress,
     PythonFrame,
@@ -19,6 +20,8 @@ from lastwords.evidence.model import (
     SentSignal,
     Status,
 )
+from lastwords.evidence.status import from_wait_status
+from lastwords.watch.last_state import ALREADY_ENDING
 
 SOURCE = "its black box"
 CALLED_SOURCE = "the function that was called for the item, and the line it begins at"
@@ -47,10 +50,14 @@ def process(identity: raw.Identity) -> Process:
     )
 
 
-def death_monotonic_ns(box: raw.Box, time: float | None) -> int | None:
-    """The moment of death on the clock that items are timed with."""
+def death_monotonic_ns(box: raw.Box, time: float | None, seen_ns: int | None = None) -> int | None:
+    """The moment of death on the clock that items are timed with. The wall's clock is the last to be asked: it may have
+    been set since the process began.
+    """
     if box.crash and box.crash.time_ns:
         return box.crash.time_ns
+    if seen_ns:
+        return seen_ns
     identity = box.identity
     if (
         time is None
@@ -98,6 +105,18 @@ def killed_status(sent: Sequence[SentSignal]) -> Status | None:
     return Status(source=kill.source, signal=kill.signal) if kill else None
 
 
+def parent_end(pid: int, seconds_before: float, raw_status: int | None) -> ParentEnd:
+    """That of its parent, with the wait status that the watcher got for it."""
+    status = from_wait_status(raw_status, "lastwords run") if raw_status is not None else None
+    return ParentEnd(
+        source="lastwords run, which watched both",
+        pid=pid,
+        seconds_before=round(seconds_before, 4),
+        signal=status.signal if status else None,
+        exit_code=status.exit_code if status else None,
+    )
+
+
 def memory(items: Sequence[raw.DoneItem]) -> Memory | None:
     changes = [done.rss_change_kib for done in items if done.rss_change_kib is not None]
     # The recorder measures only items that take long enough; the others say 0.
@@ -111,7 +130,7 @@ def events(found: Sequence[raw.Event], died_ns: int | None) -> tuple[Event, ...]
     return tuple(
         Event(
             kind=event.kind,
-            text=event.text or _numbers(event),
+            text=" ".join(filter(None, (_numbers(event), event.text))),
             seconds_before=(died_ns - event.time_ns) / 1e9 if died_ns and event.time_ns else None,
         )
         for event in list(found)[: -MOST_EVENTS - 1 : -1]
@@ -125,12 +144,16 @@ def _numbers(event: raw.Event) -> str:
 
 
 def sent_signals(pid: int, born_ns: int | None, boxes: Sequence[raw.Box]) -> Iterator[SentSignal]:
-    """Signals that recorded processes of the job sent to `pid`, since it was born: pids are reused."""
+    """Signals that recorded processes of the job sent to `pid` while it lived: pids are reused, and a pool also
+    signals the worker that it found dead.
+    """
     for box in boxes:
         for event in box.events:
             if event.kind != "sent_signal" or event.a != pid or not event.b:
                 continue
             if born_ns and event.time_ns and event.time_ns < born_ns:
+                continue
+            if event.text == ALREADY_ENDING:
                 continue
             yield _sent(event, box.identity)
 

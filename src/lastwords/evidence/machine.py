@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import msgspec
 
 from lastwords.evidence import model, signals
+from lastwords.evidence.missing import HOW_IT_ENDED
 from lastwords.watch.machine import Machine
 
 LIMITS = (
@@ -22,6 +24,9 @@ LIMITS = (
 """Those of /proc/PID/limits that processes die of."""
 ALWAYS = ("open files", "processes")
 KERNEL_LOG = "run it as root, with CAP_SYSLOG, or with `sysctl kernel.dmesg_restrict=0`"
+NO_STATUS = "take Linux 6.15 or later, or run it as root and outside of containers"
+PRESSURE = "boot with psi=1 (the kernel needs CONFIG_PSI)"
+HIDDEN = "run lastwords as the user that the process runs as, or mount /proc without hidepid"
 MEMORY_GROUP = "mount its cgroup where lastwords runs (in a container: read-only /sys/fs/cgroup is enough)"
 
 Counts = tuple[int | None, int | None]
@@ -34,9 +39,17 @@ def with_machine(
     if found is None:
         return evidence
     machine = facts(found, counts)
-    return msgspec.structs.replace(
-        evidence, machine=machine, missing=(*evidence.missing, *_missing(evidence, machine, found))
-    )
+    missing = (*_told_better(evidence, found), *_missing(evidence, machine, found))
+    return msgspec.structs.replace(evidence, machine=machine, missing=missing)
+
+
+def _told_better(evidence: model.Evidence, found: Machine) -> Iterator[model.Missing]:
+    """`lastwords run` was there, and could not see the end: that it should be used is no advice then."""
+    for one in evidence.missing:
+        if one.what == HOW_IT_ENDED and found.status_refused:
+            yield model.Missing(what=f"{HOW_IT_ENDED}; {found.status_refused}", how_to_collect=NO_STATUS)
+        else:
+            yield one
 
 
 def facts(found: Machine, counts: Counts = (None, None)) -> model.Machine:
@@ -56,10 +69,11 @@ def facts(found: Machine, counts: Counts = (None, None)) -> model.Machine:
         )
         or None,
         cpu=model.CpuTime(
-            source="cpu.stat of its cgroup and /proc/loadavg",
+            source="cpu.stat of its cgroup, /proc/stat and /proc/loadavg",
             cpus=found.cpus,
             quota=found.cpu_quota,
             throttled=None if found.throttled is None else round(found.throttled, 4),
+            stolen=None if found.stolen is None else round(found.stolen, 4),
             load=found.load,
         ),
         limits=tuple(_limits(found, counts)) or None,
@@ -70,6 +84,7 @@ def facts(found: Machine, counts: Counts = (None, None)) -> model.Machine:
             for one in found.spaces
         ),
         kernel_log=_kernel_log(found),
+        gpus=_gpus(found),
         place=model.Place(
             source="/proc/PID/cgroup and the environment of `lastwords run`",
             host=found.host,
@@ -110,6 +125,12 @@ def _limits(found: Machine, counts: Counts) -> Iterator[model.LimitUse]:
         )
 
 
+def _gpus(found: Machine) -> tuple[model.Gpu, ...] | None:
+    if found.gpus is None:
+        return None
+    return tuple(model.Gpu(source="libnvidia-ml", **asdict(one)) for one in found.gpus)
+
+
 def _kernel_log(found: Machine) -> tuple[model.KernelLine, ...] | None:
     if found.kernel_lines is None:
         return None
@@ -123,6 +144,8 @@ def _kernel_log(found: Machine) -> tuple[model.KernelLine, ...] | None:
 
 def _missing(evidence: model.Evidence, machine: model.Machine, found: Machine) -> Iterator[model.Missing]:
     """Only what bears on this death: nobody misses the kernel log after an exception."""
+    if found.is_hidden:
+        yield model.Missing(what="its limits, control groups and memory over time", how_to_collect=HIDDEN)
     signal = evidence.status.signal if evidence.status else None
     if signals.family_of(signal) != "kill":
         return
@@ -130,5 +153,7 @@ def _missing(evidence: model.Evidence, machine: model.Machine, found: Machine) -
         yield model.Missing(
             what=f"what the kernel log says about it ({found.kernel_log_refused})", how_to_collect=KERNEL_LOG
         )
-    if machine.memory_groups is None:
+    if machine.memory_groups is None and not found.is_hidden:
         yield model.Missing(what="the memory limit of its control group", how_to_collect=MEMORY_GROUP)
+    if machine.pressure is None:
+        yield model.Missing(what="pressure on memory, CPU and disks", how_to_collect=PRESSURE)

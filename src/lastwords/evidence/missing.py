@@ -8,6 +8,7 @@ from lastwords.evidence import signals
 from lastwords.evidence.model import Evidence, Hang, Missing
 
 RUN = "run the job under `lastwords run -- …`"
+HOW_IT_ENDED = "how the process ended (signal or exit code)"
 
 
 def missing(evidence: Evidence) -> Iterator[Missing]:
@@ -19,7 +20,7 @@ def missing(evidence: Evidence) -> Iterator[Missing]:
 def _about_the_end(evidence: Evidence) -> Iterator[Missing]:
     status = evidence.status
     if status is None:
-        yield Missing(what="how the process ended (signal or exit code)", how_to_collect=RUN)
+        yield Missing(what=HOW_IT_ENDED, how_to_collect=RUN)
         return
     is_kill = signals.family_of(status.signal) == "kill"
     if is_kill and evidence.oom_kills is None:

@@ -71,6 +71,8 @@ class Fault(Fact, frozen=True, kw_only=True):
     pc_is_executable: bool | None = None
     canonical: bool | None = None
     """False: no address of this processor looks like this; the kernel then reports address 0."""
+    flipped_bit: int | None = None
+    """The one bit of the address that would have to be another for it to lie in memory that the process has."""
     distance_to_sp: int | None = None
     """Address minus stack pointer. A stack that overflowed faults close to it."""
     handled: bool = False
@@ -198,6 +200,17 @@ class PythonException(Fact, frozen=True, kw_only=True):
     fatal: bool = False
     surfaced: tuple[PythonFrame, ...] = ()
     """Raised in a worker, this is where the dying process saw it again. Innermost frame first."""
+    broke: str | None = None
+    """What the pool raised instead when this exception came back from the worker."""
+
+
+class ParentEnd(Fact, frozen=True, kw_only=True):
+    """Its parent had ended before it."""
+
+    pid: int
+    seconds_before: float
+    signal: str | None = None
+    exit_code: int | None = None
 
 
 class SentSignal(Fact, frozen=True, kw_only=True):
@@ -215,6 +228,10 @@ class Cpu(Fact, frozen=True, kw_only=True):
     architecture: str
     model: str | None = None
     flags: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+    """Flags that the host has and that CPUID denied to the process: an emulator, or a hypervisor that hides them."""
+    not_enabled: tuple[str, ...] = ()
+    """The CPU offers them, and the system does not let programs use the registers that they need (XCR0)."""
 
 
 class MemoryPoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -239,6 +256,28 @@ class Memory(Fact, frozen=True, kw_only=True):
     """Resident when it was first seen."""
     curve: tuple[MemoryPoint, ...] | None = None
     """Oldest first; `resident` and `peak` are then of this curve."""
+
+
+class Growth(Fact, frozen=True, kw_only=True):
+    """Something that grew from item to item while the process lived."""
+
+    name: str
+    """`memory`, `private memory`, `open files` or `threads`."""
+    per_item: float
+    """Bytes, or how many."""
+    items: int
+    """Over so many items."""
+    per_second: float | None = None
+    used: int
+    """In the end."""
+    limit: int | None = None
+    """None: there is none, or nobody knows it."""
+    seconds_left: float | None = None
+    """At this pace, from the moment of this evidence to the limit."""
+    alike: int | None = None
+    """How many of its siblings grow at about the same pace; None: nobody looked."""
+    next_death: float | None = None
+    """Seconds until these reach the limit."""
 
 
 class OomKills(Fact, frozen=True, kw_only=True):
@@ -316,6 +355,14 @@ class Hang(Fact, frozen=True, kw_only=True):
     answered: bool = True
     """False: it did not answer the probe signal, so there are no stacks."""
     threads: tuple[HungThread, ...] = ()
+    waits_for: str | None = None
+    """`a lock of Python`, `a lock between processes`, `a mutex`; None: for none of these, or nobody knows."""
+    parent_threads: int | None = None
+    """Of its parent, when it was forked: a lock that another of them held then stays locked here."""
+    others: int | None = None
+    """How many other processes of the job were at work on items."""
+    alike: int | None = None
+    """How many of these hang in the same system call."""
 
 
 class MemoryGroup(Fact, frozen=True, kw_only=True):
@@ -344,6 +391,8 @@ class CpuTime(Fact, frozen=True, kw_only=True):
     """CPUs that its group may use; None: no limit."""
     throttled: float | None = None
     """Part of its life in which its group was not let run."""
+    stolen: float | None = None
+    """Part of the machine's CPU time since then that the host of this virtual machine took."""
     load: float | None = None
 
 
@@ -395,6 +444,20 @@ class Place(Fact, frozen=True, kw_only=True):
     """Variables from a short list that is known to hold no secrets."""
 
 
+class Gpu(Fact, frozen=True, kw_only=True):
+    """A GPU of the machine, right after the death. Bytes. None: it does not say."""
+
+    index: int
+    name: str | None = None
+    memory_total: int | None = None
+    memory_used: int | None = None
+    busy: float | None = None
+    """Part of the last moments in which it computed."""
+    temperature: int | None = None
+    uncorrected_errors: int | None = None
+    """Of its memory, since the driver was loaded."""
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The machine right after the death."""
 
@@ -407,7 +470,20 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spaces: tuple[Space, ...] | None = None
     kernel_log: tuple[KernelLine, ...] | None = None
     """Lines about this process since the run began; None: the log cannot be read here."""
+    gpus: tuple[Gpu, ...] | None = None
+    """None: there is no driver that could be asked."""
     place: Place | None = None
+
+
+class MemoryTest(Fact, frozen=True, kw_only=True):
+    """Patterns written into this machine's free memory and read back, after the death."""
+
+    tested: int
+    """Bytes."""
+    passes: int
+    seconds: float
+    errors: int
+    examples: tuple[str, ...] = ()
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -433,9 +509,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     other_threads: tuple[PythonStack, ...] | None = None
     exception: PythonException | None = None
     sent_signals: tuple[SentSignal, ...] | None = None
+    parent_end: ParentEnd | None = None
+    """None: it lived, or nobody watched it."""
     cpu: Cpu | None = None
     memory: Memory | None = None
     oom_kills: OomKills | None = None
+    growth: tuple[Growth, ...] | None = None
+    """Empty: nothing grew; None: nobody watched it."""
     progress: Progress | None = None
     shut_down: bool | None = None
     """Python came to its own, orderly end: `sys.exit()` passes through that, `os._exit()` does not."""
@@ -447,6 +527,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     machine: Machine | None = None
     hang: Hang | None = None
     """It lives, and does not get on; `status` is then None."""
+    memory_test: MemoryTest | None = None
     missing: tuple[Missing, ...] = ()
     notes: tuple[str, ...] = ()
     """For maintainers: what went wrong while collecting."""

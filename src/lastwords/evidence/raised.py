@@ -12,6 +12,8 @@ from lastwords.evidence.model import Item, PythonException, PythonFrame
 
 SOURCE = "the exception that nothing caught"
 WORKER_SOURCE = "the exception as the worker recorded it, before it was passed on"
+BROKEN_POOL = "BrokenProcessPool"
+JUST_BEFORE_NS = 5_000_000_000
 # How torch's DataLoader wraps what a worker raised (torch/_utils.py); the text of the original follows.
 _TORCH = re.compile(r"Caught (\S{1,200}) in DataLoader worker process (\d{1,6})")
 
@@ -24,11 +26,35 @@ def exception(own: raw.Box, related: Sequence[raw.Box]) -> PythonException | Non
     here = _model(last, own, SOURCE)
     if here.item is not None:
         return here
-    match = max(_matches(last, own, related), key=lambda pair: pair[0].time_ns or 0, default=None)
-    if match is None:
+    same = max(_matches(last, own, related), key=_when, default=None)
+    found = same or max(_passed_on(last, related), key=_when, default=None)
+    if found is None:
         return here
-    there, box = match
-    return msgspec.structs.replace(_model(there, box, WORKER_SOURCE), fatal=True, surfaced=here.frames)
+    return msgspec.structs.replace(
+        _model(*found, WORKER_SOURCE),
+        fatal=True,
+        surfaced=here.frames,
+        broke=None if same else _short(last.kind),
+    )
+
+
+def _when(pair: tuple[raw.Raised, raw.Box]) -> int:
+    return pair[0].time_ns or 0
+
+
+def _passed_on(last: raw.Raised, related: Sequence[raw.Box]) -> Iterator[tuple[raw.Raised, raw.Box]]:
+    """What workers had just sent back when the pool broke.
+
+    A worker that dies breaks its pool too, but then it is that death that is told, and not its parent's end. So
+    nobody died, and what breaks a pool then is an exception that cannot be made again from its pickle.
+    """
+    if _short(last.kind) != BROKEN_POOL:
+        return
+    for box in related:
+        for raised in box.exceptions:
+            age = (last.time_ns or 0) - (raised.time_ns or 0)
+            if not raised.fatal and 0 <= age <= JUST_BEFORE_NS:
+                yield raised, box
 
 
 def _fatal(box: raw.Box) -> raw.Raised | None:

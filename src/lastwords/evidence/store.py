@@ -33,6 +33,9 @@ class AmbiguousId(LookupError):
         self.ids = ids
 
 
+_EVIDENCE = msgspec.json.Decoder(Evidence)
+
+
 class Store:
     def __init__(self, home: str | os.PathLike[str]) -> None:
         self.directory = Path(home) / "deaths"
@@ -86,7 +89,7 @@ class Store:
         path = self.directory / name / "evidence.json"
         try:
             with path.open("rb") as file:
-                found = msgspec.json.decode(file.read(LARGEST), type=Evidence)
+                found = _EVIDENCE.decode(file.read(LARGEST))
         except (OSError, ValueError) as error:
             self.notes.append(f"{path}: skipped: {error}")
             return None

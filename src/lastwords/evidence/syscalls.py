@@ -1,4 +1,4 @@
-"""System calls of Linux by number. The knowledge is data, in `syscalls.json`: those that a program can wait in."""
+"""System calls of Linux by number. The knowledge is data, in `syscalls.json`: those that a program can wait in, or that a sandbox may forbid."""
 
 from __future__ import annotations
 

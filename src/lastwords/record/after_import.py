@@ -17,11 +17,37 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
+# A module may have more than one adapter; those of engines import heavy things when somebody has died, not before.
 ADAPTERS = {
-    "concurrent.futures.process": "lastwords.record.adapters.concurrent_futures",
+    "_pytest.config": "lastwords.engines.xdist",
+    "billiard.pool": "lastwords.engines.celery",
+    "celery.app.trace": "lastwords.engines.celery",
+    "concurrent.futures.process": "lastwords.record.adapters.concurrent_futures lastwords.engines.process_pool",
+    "datasets.utils.py_utils": "lastwords.record.adapters.datasets_shards lastwords.engines.datasets",
+    "distributed.client": "lastwords.engines.dask",
+    "distributed.nanny": "lastwords.engines.dask",
+    "distributed.worker": "lastwords.engines.dask",
+    "gunicorn.arbiter": "lastwords.engines.gunicorn",
+    "gunicorn.http.wsgi": "lastwords.engines.gunicorn",
+    "joblib.externals.loky.process_executor": "lastwords.record.adapters.loky_worker lastwords.engines.process_pool",
+    "loky.process_executor": "lastwords.record.adapters.loky_worker lastwords.engines.process_pool",
+    "multiprocess.pool": "lastwords.record.adapters.multiprocessing_pool lastwords.engines.multiprocessing_pool",
+    "multiprocess.process": "lastwords.record.adapters.multiprocessing_process",
+    "multiprocessing.pool": "lastwords.record.adapters.multiprocessing_pool lastwords.engines.multiprocessing_pool",
     "multiprocessing.process": "lastwords.record.adapters.multiprocessing_process",
+    "pyspark.context": "lastwords.engines.spark.driver",
+    "pyspark.core.context": "lastwords.engines.spark.driver",
+    "pyspark.worker": "lastwords.engines.spark.worker",
+    "ray._private.log": "lastwords.record.adapters.ray_processes",
+    "ray._private.serialization": "lastwords.engines.ray",
+    "ray._private.worker": "lastwords.record.adapters.ray_processes lastwords.engines.ray",
+    "ray.data._internal.execution.operators.map_transformer": "lastwords.engines.ray",
+    "torch.distributed.elastic.multiprocessing.api": "lastwords.engines.torchrun",
+    "torch.multiprocessing.spawn": "lastwords.record.adapters.torch_spawn lastwords.engines.torch_spawn",
     "torch.utils.data._utils.fetch": "lastwords.record.adapters.torch_fetch",
     "torch.utils.data._utils.signal_handling": "lastwords.record.adapters.torch_signals",
+    "torch.utils.data.dataloader": "lastwords.record.adapters.torch_loader lastwords.record.adapters.torch_ranks "
+    "lastwords.engines.torch_dataloader",
     "warnings": "lastwords.record.adapters.warnings",
 }
 
@@ -35,9 +61,13 @@ def install() -> None:
 
 
 def adapt(module: ModuleType) -> None:
-    """Calls the module's adapter. One that fails is off, with a line in the record, and nothing more."""
+    """Calls the module's adapters. One that fails is off, with a line in the record, and nothing more."""
+    for adapter in ADAPTERS.get(module.__name__, "").split():
+        _call(adapter, module)
+
+
+def _call(adapter: str, module: ModuleType) -> None:
     try:
-        adapter = ADAPTERS[module.__name__]
         __import__(adapter)
         sys.modules[adapter].adapt(module)
     except Exception as error:

@@ -7,7 +7,11 @@ raises: a job that cannot be recorded is a job that runs on.
 from __future__ import annotations
 
 import os
+import sys
 
-from lastwords.record import session
-
-session.start(os.environ["LASTWORDS"])
+try:
+    from lastwords.record import session
+except ImportError as refused:  # the native module is for another CPU, or for another system
+    sys.stderr.write(f"lastwords: not recording this process: {refused}\n")
+else:
+    session.start(os.environ["LASTWORDS"])

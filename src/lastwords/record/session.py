@@ -7,7 +7,7 @@ import os
 import sys
 
 from lastwords import _native
-from lastwords.record import after_import, dumper, endings, events, handlers
+from lastwords.record import after_import, dumper, endings, events, handlers, host
 from lastwords.record.home import home, new_run_directory
 
 VARIABLE = "LASTWORDS"
@@ -27,6 +27,7 @@ def enable(role: str | None = None) -> bool:
         except OSError as refused:
             _warn(f"cannot keep a record in {home()}: {refused.strerror or refused}")
             return False
+        host.remember(home())
     recording = start(os.environ[VARIABLE])
     if role is not None:
         _native.describe(role=role)

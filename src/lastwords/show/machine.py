@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.evidence.frames import short_function
-from lastwords.evidence.model import Evidence, Hang, HungThread, LimitUse, Machine, Memory, MemoryGroup
+from lastwords.evidence.model import (
+    Evidence,
+    Gpu,
+    Growth,
+    Hang,
+    HungThread,
+    LimitUse,
+    Machine,
+    Memory,
+    MemoryGroup,
+)
 from lastwords.show.lines import Line, line
 from lastwords.show.quantities import duration, size
 
@@ -26,6 +36,14 @@ def hang(evidence: Evidence) -> Iterator[Line]:
     yield line(_standing(found), label="main thread")
     if found.lock is not None:
         yield line(_lock(found), label="lock")
+    elif found.waits_for is not None:
+        yield line(found.waits_for, label="lock")
+    if found.parent_threads is not None and found.parent_threads > 1:
+        yield line(f"{found.parent_threads} threads when it forked this process", label="its parent")
+    if found.others:
+        yield line(
+            f"{found.alike or 0} of {found.others} other workers hang in the same call", label="others"
+        )
     if found.ran is not None and found.waited is not None:
         yield line(
             f"ran {found.ran:.0%} of one CPU, waited {found.waited:.0%} of the time for one", label="CPU"
@@ -68,6 +86,18 @@ def memory(evidence: Evidence) -> Iterator[Line]:
         yield line(f"{size(found.per_item)} more per item, over {found.items} items", label="growth")
     if found.on_item is not None:
         yield line(f"{size(found.on_item)} since it began", label="last item")
+    for one in evidence.growth or ():
+        yield line(_growth(one), label=f"{one.name} grew")
+
+
+def _growth(found: Growth) -> str:
+    is_memory = "memory" in found.name
+    each = size(int(found.per_item)) if is_memory else f"{found.per_item:.1f}"
+    limit = (size(found.limit) if is_memory else str(found.limit)) if found.limit is not None else None
+    left = f", {duration(found.seconds_left)} from {limit}" if found.seconds_left is not None else ""
+    alike = f", {found.alike} siblings do the same" if found.alike else ""
+    soon = f": the next in {duration(found.next_death)}" if found.next_death is not None else ""
+    return f"{each} per item over {found.items} items{left}{alike}{soon}"
 
 
 def at_once(found: Memory) -> str | None:
@@ -105,6 +135,8 @@ def machine(evidence: Evidence) -> Iterator[Line]:
             label=f"{pressure.resource} pressure",
         )
     yield from _cpu(found)
+    for gpu in found.gpus or ():
+        yield line(_gpu(gpu), label=f"GPU {gpu.index}")
     for limit in found.limits or ():
         if limit.used is not None or limit.soft is not None:
             yield line(_limit(limit), label=limit.name)
@@ -134,8 +166,21 @@ def _cpu(found: Machine) -> Iterator[Line]:
         return
     quota = f", its group may use {cpu.quota:.1f}" if cpu.quota is not None else ""
     throttled = f", not let run {cpu.throttled:.0%} of its life" if cpu.throttled else ""
+    stolen = f", {cpu.stolen:.0%} taken by the host" if cpu.stolen and cpu.stolen >= 0.005 else ""
     load = f", load {cpu.load:.1f}" if cpu.load is not None else ""
-    yield line(f"{cpu.cpus or '?'}{quota}{throttled}{load}", label="CPUs")
+    yield line(f"{cpu.cpus or '?'}{quota}{throttled}{stolen}{load}", label="CPUs")
+
+
+def _gpu(gpu: Gpu) -> str:
+    used, total = gpu.memory_used, gpu.memory_total
+    parts = (
+        gpu.name or "does not answer",
+        f"{size(used)} of {size(total)} used" if used is not None and total is not None else None,
+        f"{gpu.busy:.0%} busy" if gpu.busy is not None else None,
+        f"{gpu.temperature} °C" if gpu.temperature is not None else None,
+        f"{gpu.uncorrected_errors} memory errors that were not corrected" if gpu.uncorrected_errors else None,
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _limit(limit: LimitUse) -> str:

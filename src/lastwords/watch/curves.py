@@ -9,6 +9,8 @@ from lastwords.watch.processes import Process
 
 Points = tuple[tuple[int, int, int], ...]
 """Monotonic nanoseconds, resident KiB, swapped KiB; oldest first."""
+Looks = tuple[tuple[int, int | None, int | None, int | None, int | None], ...]
+"""Monotonic nanoseconds, descriptors, threads, proportional and private KiB; None: not asked then. Oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,9 @@ class Seen:
     memory: Points = ()
     descriptors: int | None = None
     threads: int | None = None
+    looks: Looks = ()
+    ended_ns: int | None = None
+    """When it ended, noted by a thread that has nothing else to do."""
     moved_to: tuple[tuple[str, int, int], ...] | None = None
     """Memory groups that it was put into after it had begun, with the kills counted there until then."""
 
@@ -49,7 +54,9 @@ class Curves:
         if sampler is None:
             return Seen()
         (descriptors, threads), moved = sampler.counts(pid), sampler.moved(pid)
-        return Seen(tuple(sampler.remove(pid)), descriptors, threads, tuple(moved) if moved else None)
+        looks, ended = tuple(sampler.close_looks(pid)), sampler.ended(pid)
+        points = tuple(sampler.remove(pid))
+        return Seen(points, descriptors, threads, looks, ended, tuple(moved) if moved else None)
 
     def _started(self) -> _native.MemorySampler | None:
         """The thread begins with the first process: a job without Python pays nothing."""

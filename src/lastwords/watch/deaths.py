@@ -31,6 +31,9 @@ STOPS = frozenset({signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP}
 NOT_A_WORKER = frozenset({None, "", "main", "job", "resource tracker", "fork server"})
 # torch/csrc/DataLoader.cpp: SIGTERM from the parent ends a worker with exit code 0, from inside a C handler.
 ENDS_SILENTLY_ON_SIGTERM = frozenset({"DataLoader worker"})
+# Roles whose idle processes their engine ends as it likes. A raylet is no Python, and leaves no word of the signals it
+# sends: SIGKILL when the job is over, and a worker that loses its raylet exits with 1.
+ENDED_BY_THEIR_ENGINE = ("Ray worker",)
 # What a process meets when one that it talks to has died. Seen with SIGSEGV in a worker: in ten runs torch's
 # DataLoader raised ConnectionResetError six times, RuntimeError twice and EOFError once.
 BROKEN_LINKS = frozenset({"BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "EOFError"})
@@ -83,6 +86,8 @@ def judge(ended: Ended, history: History) -> Judgement:
     state, status = ended.state, ended.status
     if state is not None and state.crash_signal:
         return Judgement(Verdict.DEATH, "it recorded its own crash")
+    if state is not None and _is_idle_of_an_engine(state):
+        return Judgement(Verdict.HEALTHY, "its engine may end it, as long as it works on nothing")
     interruption = _interruption(ended, history)
     if interruption is not None:
         return interruption
@@ -96,6 +101,11 @@ def judge(ended: Ended, history: History) -> Judgement:
     if status.exit_code == 0 or status.raw is None:
         return _judge_quiet_end(state)
     return _judge_failure(ended, state, history)
+
+
+def _is_idle_of_an_engine(state: LastState) -> bool:
+    is_of_engine = state.role is not None and state.role.startswith(ENDED_BY_THEIR_ENGINE)
+    return is_of_engine and not state.has_item and state.fatal is None
 
 
 def _interruption(ended: Ended, history: History) -> Judgement | None:
@@ -112,7 +122,7 @@ def _interruption(ended: Ended, history: History) -> Judgement | None:
 
 def _stopped_by(ended: Ended, senders: Iterable[LastState]) -> LastState | None:
     """The other process of the job that told this one to stop."""
-    if ended.status.signal and ended.status.signal not in STOPS:
+    if ended.status.signal and (ended.status.signal not in STOPS or _sent_it_itself(ended)):
         return None
     for sender in senders:
         if sender.pid != ended.process.own_pid and any(_stops(sent, ended) for sent in sender.sent):
@@ -120,19 +130,29 @@ def _stopped_by(ended: Ended, senders: Iterable[LastState]) -> LastState | None:
     return None
 
 
+def _sent_it_itself(ended: Ended) -> bool:
+    """`os.kill(os.getpid(), ...)` in a worker: that its pool then signals everybody comes too late to matter."""
+    sent = ended.state.sent if ended.state else ()
+    return any((one.target, one.signal) == (ended.process.own_pid, ended.status.signal) for one in sent)
+
+
 def _stops(sent: Sent, ended: Ended) -> bool:
     process, state = ended.process, ended.state
-    if sent.signal not in STOPS or not _is_target(sent.target, process.own_pid, process.group):
+    if (
+        sent.too_late
+        or sent.signal not in STOPS
+        or not _is_target(sent.target, process.own_pid, process.group)
+    ):
         return False
     born = state.born_ns if state else 0  # pids are reused
     fatal = state.fatal if state else None
     if sent.time_ns < born or (fatal is not None and sent.time_ns > fatal.time_ns):
         return False
-    if ended.status.signal:
-        return ended.status.signal == sent.signal
     # A pool that finds one worker gone signals all of them, the dead one too: only a process that can have heard
-    # it and ended on its own was stopped.
-    return sent.time_ns <= ended.noticed_ns and _answers_with_an_exit(ended)
+    # it was stopped. (Senders note a signal before they send it.)
+    if sent.time_ns > ended.noticed_ns:
+        return False
+    return ended.status.signal == sent.signal if ended.status.signal else _answers_with_an_exit(ended)
 
 
 def _answers_with_an_exit(ended: Ended) -> bool:
@@ -197,7 +217,12 @@ def _is_echo_below(ended: Ended, state: LastState, earlier: Ended, raised: Itera
     if fatal is None or any(_passes_on(fatal, one) for one in (*raised, *_handled(state))):
         return False
     is_about_workers = fatal.name in LOST_WORKERS or "DataLoader worker" in fatal.message
-    return is_about_workers or ended.time - earlier.time <= ECHO_SECONDS
+    return is_about_workers or _seconds_between(earlier, ended) <= ECHO_SECONDS
+
+
+def _seconds_between(earlier: Ended, later: Ended) -> float:
+    """On the clock that nobody sets."""
+    return (later.noticed_ns - earlier.noticed_ns) / 1e9
 
 
 def _handled(state: LastState) -> Iterable[Raised]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lastwords.watch.curves import Seen
+from lastwords.watch.curves import Points, Seen
 from lastwords.watch.last_state import LastState
 from lastwords.watch.machine import Beginning, Machine
 from lastwords.watch.memory_kills import MemoryKills
 from lastwords.watch.processes import Process
 from lastwords.watch.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class ParentEnd:
+    pid: int
+    status: Status
+    seconds_before: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,10 @@ class Ended:
     is_command: bool = False
     memory_kills: MemoryKills | None = None
     seen: Seen = field(default_factory=Seen)
+    parent_end: ParentEnd | None = None
+    """Its parent had ended before it; looked at only if this was a death."""
+    siblings: tuple[Points, ...] = ()
+    """The memory of its living siblings so far; looked at only if this was a death."""
     probe: str | None = None
     """A snapshot of it, taken not long before: its memory was nearly full."""
     beginning: Beginning | None = None

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from lastwords.watch import probes
+from lastwords.watch import machine, probes
 from lastwords.watch.curves import Points
+from lastwords.watch.machine import Beginning, Machine
 from lastwords.watch.processes import Process
 from lastwords.watch.threads import CpuTime, Thread, cpu_time, look
 
@@ -48,10 +49,27 @@ class Hung:
     memory: Points = ()
     probe: str | None = None
     """The file of the snapshot; None: the process gave no answer in time."""
+    parent_threads: int | None = None
+    """Of its parent, when it was forked."""
+    machine: Machine | None = None
+    """When it was asked."""
+    others: int = 0
+    """How many other processes of the job work on items, or hang."""
+    alike: int = 0
+    """How many of these hang in the same system call."""
 
     @property
     def seconds(self) -> float:
         return (self.asked_ns - self.started_ns) / 1e9
+
+
+Explain = Callable[[Callable[[], object], Callable[[], object]], None]
+"""Does the first, now or later, and then the second here, where processes come and go."""
+
+
+def at_once(work: Callable[[], object], then: Callable[[], object]) -> None:
+    work()
+    then()
 
 
 OnHang = Callable[[Hung], bool]
@@ -65,14 +83,29 @@ class _Watched:
     """When it was looked at last, and before that."""
     explained_ns: int = 0
     """The beginning of the item that was explained last: nobody wants to hear of it twice."""
+    started_ns: int = 0
+    """Of the item that it was on when it was last looked at; 0: none."""
+    stood_in: int | None = None
+    """The system call that its main thread was in when it was asked."""
     asked: Hung | None = None
+    is_being_explained: bool = False
+    """Its snapshot is being read, and must stay."""
 
 
 class Hangs:
-    def __init__(self, policy: Policy, on_hang: OnHang, memory_of: Callable[[Process], Points]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        on_hang: OnHang,
+        memory_of: Callable[[Process], Points],
+        explain: Explain = at_once,
+        beginning_of: Callable[[Process], Beginning | None] = lambda _: None,
+    ) -> None:
         self._policy = policy
         self._on_hang = on_hang
         self._memory_of = memory_of
+        self._explain_by = explain
+        self._beginning_of = beginning_of
         self._watched: dict[Process, _Watched] = {}
         self.explained: list[Hung] = []
         self.killed: set[Process] = set()
@@ -94,18 +127,22 @@ class Hangs:
                 self._examine(process, watched, now)
 
     def _examine(self, process: Process, watched: _Watched, now: int) -> None:
+        if watched.is_being_explained:
+            watched.due_ns = now + GLANCE_NS
+            return
         if watched.asked is not None:
             self._take_answer(process, watched, watched.asked, now)
             return
         allowed = int(self._policy.after * 1e9)
         state = probes.state_of(process)
-        started = state.started_ns if state is not None else 0
+        started = watched.started_ns = state.started_ns if state is not None else 0
         if state is None or not started or started == watched.explained_ns:
             watched.due_ns = now + allowed
         elif now < started + allowed:
             watched.due_ns = started + allowed
         else:
             watched.asked = self._ask(process, watched, state, now)
+            watched.stood_in = _main_call(watched.asked.threads)
             watched.due_ns = now + GLANCE_NS
             return
         used = cpu_time(process.pid, now)
@@ -113,7 +150,7 @@ class Hangs:
 
     def _ask(self, process: Process, watched: _Watched, state: probes.State, now: int) -> Hung:
         assert process.box is not None and process.pidfd is not None
-        seen = look(process.pid)
+        seen, beginning = look(process.pid), self._beginning_of(process)
         hung = Hung(
             process=process,
             box=process.box,
@@ -125,6 +162,8 @@ class Hangs:
             before=self._long_ago(watched.cpu, now),
             now=cpu_time(process.pid, now),
             memory=self._memory_of(process),
+            parent_threads=beginning.parent_threads if beginning is not None else None,
+            machine=machine.look(process.pid, beginning, None) if beginning is not None else None,
         )
         probes.forget(hung.box)
         if not _is_stopped(seen):
@@ -146,16 +185,42 @@ class Hangs:
         # It may have got on while we asked: then there is nothing to explain, and all begins anew.
         if state is not None and state.started_ns == hung.started_ns:
             watched.explained_ns = hung.started_ns
-            self._explain(process, replace(hung, probe=probe))
-        probes.forget(hung.box)
+            alike, others = self._beside(process, watched)
+            self._explain(process, watched, replace(hung, probe=probe, alike=alike, others=others))
+        else:
+            probes.forget(hung.box)
 
-    def _explain(self, process: Process, hung: Hung) -> None:
-        if self._on_hang(hung):
-            self.explained.append(hung)
+    def _explain(self, process: Process, watched: _Watched, hung: Hung) -> None:
+        def work() -> None:
+            if self._on_hang(hung):
+                self.explained.append(hung)
+
+        def then() -> None:
+            watched.is_being_explained = False
+            probes.forget(hung.box)
+            self._kill(process)
+
+        watched.is_being_explained = True
+        self._explain_by(work, then)
+
+    def _beside(self, process: Process, watched: _Watched) -> tuple[int, int]:
+        """Of the other processes at work: how many hang in the same call, and how many there are. When all of them
+        hang, all are asked before the first is explained.
+        """
+        others = [one for other, one in self._watched.items() if other is not process and one.started_ns]
+        hanging = (one for one in others if one.asked is not None or one.explained_ns == one.started_ns)
+        return sum(one.stood_in == watched.stood_in for one in hanging), len(others)
+
+    def _kill(self, process: Process) -> None:
+        """If it is there still, and policy has it so."""
         if self._policy.kill and process.pidfd is not None:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(process.pidfd, signal.SIGKILL)
                 self.killed.add(process)
+
+
+def _main_call(seen: tuple[Thread, ...]) -> int | None:
+    return seen[0].syscall if seen else None
 
 
 def _is_stopped(seen: tuple[Thread, ...]) -> bool:

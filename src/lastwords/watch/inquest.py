@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from lastwords.watch import last_state, machine
+from lastwords.watch import gpu, last_state, machine
+from lastwords.watch.curves import Points
 from lastwords.watch.deaths import STOPS, History, Judgement, Verdict, judge
-from lastwords.watch.ending import Ended
+from lastwords.watch.ending import Ended, ParentEnd
 from lastwords.watch.kernel_log import KernelLog
 from lastwords.watch.last_state import LastState
+from lastwords.watch.proc import is_dying
 from lastwords.watch.processes import Process, Processes
 from lastwords.watch.run_directory import RunDirectory, forget_box
 
@@ -18,53 +23,85 @@ from lastwords.watch.run_directory import RunDirectory, forget_box
 MOST_KEPT_BOXES = 256
 # Each is read in full for each death: a run that loses a thousand workers must not read a million boxes.
 MOST_RELATED = 64
+MOST_SIBLINGS = 64
+MOST_ENDS = 1024
+TOGETHER = 0.2
+"""Seconds within which the order of two ends is not known for sure: a busy machine lets us see them late."""
+PATIENCE_WITH_PARENT = 1.0
+GLANCE = 0.002
 
 OnDeath = Callable[[Ended, Sequence[str]], bool]
 """Called with each death and the other boxes of the run; False: it could not be kept, so its box must be."""
 
 
 class Inquest:
-    def __init__(self, directory: RunDirectory | None, living: Processes, on_death: OnDeath) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory | None,
+        living: Processes,
+        on_death: OnDeath,
+        status_refused: str | None = None,
+        memory_of: Callable[[Process], Points] = lambda _: (),
+    ) -> None:
         self.history = History()
         self.deaths: list[Ended] = []
         self.consequences: list[Ended] = []
         self.unexplained: list[Ended] = []
         self.killed_by_us: set[Process] = set()
         """They hung, and were explained before they were killed."""
-        self._waiting: list[Ended] = []
+        self._waiting: deque[Ended] = deque()
+        self._explained = 0
+        self._doomed: deque[str] = deque()
+        """Boxes of those that ended well: needed no more, unless for a death that is still to be explained."""
         self._directory = directory
         self._living = living
         self._on_death = on_death
         self._kept_boxes = 0
+        self._ends: dict[int, Ended] = {}
+        """Of those that have ended, by pid: a worker may follow its parent."""
         self._kernel_log = KernelLog()
+        self._status_refused = status_refused
+        self._memory_of = memory_of
 
-    def hear(self, ended: Sequence[Ended]) -> None:
+    def hear(self, ended: Sequence[Ended]) -> int:
+        """Judges these, and says how many deaths there are now for `explain_one`."""
+        known = len(self.deaths)
         for one in ended:
             self._remember(one)
         living_states: dict[str, LastState | None] = {}
         for one in ended:
             self._act(one, self._judge(one, living_states))
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._waiting)
+        return len(self.deaths) - known
 
     def explain_one(self) -> None:
-        """One at a time, so that signals are passed on in between."""
-        if not self._waiting:
-            return
-        death = self._waiting.pop(0)
+        """The oldest that waits. May run in a thread of its own, while others are being heard of."""
+        death = self._waiting.popleft()
+        if death.machine is not None:
+            death = replace(death, machine=replace(death.machine, gpus=gpu.look()))
+        if _may_have_been_stopped(death):
+            self._wait_for_the_parent(death.process)
+            death = replace(death, parent_end=self._parent_end(death))
         if not self._on_death(death, self._related(death)):
             self.unexplained.append(death)
         elif death.process.box is not None:
             forget_box(death.process.box)
+        self._explained += 1
+        self._forget_the_doomed()
+
+    def _forget_the_doomed(self) -> None:
+        """A parent that ends well right after its worker may be the one who killed it, and its box says so."""
+        is_needed = self._explained < len(self.deaths)
+        # Both threads come here: between the question and the answer the other may have taken the last.
+        with contextlib.suppress(IndexError):
+            while len(self._doomed) > (MOST_KEPT_BOXES if is_needed else 0):
+                forget_box(self._doomed.popleft())
 
     def _related(self, death: Ended) -> list[str]:
         """Boxes that may tell who sent it a signal, or where its exception came from: its ancestors', then the
         newest.
         """
         boxes = self._directory.boxes() if self._directory is not None else []
-        waiting = {one.process.box for one in self._waiting}
+        waiting = {one.process.box for one in tuple(self._waiting)}
         others = [box for box in boxes if box != death.process.box and box not in waiting]
         ancestors = set(map(str, death.process.ancestors))
         others.sort(key=lambda box: _pid_and_birth(box)[1], reverse=True)
@@ -72,6 +109,9 @@ class Inquest:
         return others[:MOST_RELATED]
 
     def _remember(self, ended: Ended) -> None:
+        while len(self._ends) >= MOST_ENDS:
+            del self._ends[next(iter(self._ends))]
+        self._ends[ended.process.pid] = ended
         if ended.state is None:
             return
         if ended.state.sent:
@@ -110,14 +150,43 @@ class Inquest:
         """Now, and not when it is explained: by then others may have taken or given back what it lacked."""
         if ended.beginning is None:
             return ended
-        return replace(ended, machine=machine.look(ended.process.pid, ended.beginning, self._kernel_log))
+        found = machine.look(ended.process.pid, ended.beginning, self._kernel_log, self._status_refused)
+        return replace(ended, machine=found, siblings=tuple(self._siblings(ended.process)))
+
+    def _parent_end(self, ended: Ended) -> ParentEnd | None:
+        """Asked only when it is explained: the kernel tells the children of an end before it tells us."""
+        parent = self._ends.get(ended.process.parent or 0)
+        if parent is None or parent.noticed_ns < (ended.state.born_ns if ended.state is not None else 0):
+            return None
+        before = (ended.noticed_ns - parent.noticed_ns) / 1e9
+        # One that ended by itself a little later may have done so because of this death; one that was killed did not.
+        if before < 0 and (before < -TOGETHER or not parent.status.signal):
+            return None
+        return ParentEnd(parent.process.pid, parent.status, max(0.0, before))
+
+    def _wait_for_the_parent(self, process: Process) -> None:
+        """It is ending, and nobody has heard of it yet. In the thread that explains, where nobody waits for us."""
+        until = time.monotonic() + PATIENCE_WITH_PARENT
+        while (
+            process.parent is not None
+            and process.parent not in self._ends
+            and is_dying(process.parent)
+            and time.monotonic() < until
+        ):
+            time.sleep(GLANCE)
+
+    def _siblings(self, process: Process) -> Iterator[Points]:
+        if process.parent is not None:
+            alike = [one for one in self._living if one.parent == process.parent]
+            yield from map(self._memory_of, alike[:MOST_SIBLINGS])
 
     def _forget_or_keep(self, box: str, state: LastState | None) -> None:
         """A pool raises a worker's exception again in its parent: only the worker's box knows the item."""
         if state is not None and state.raised and self._kept_boxes < MOST_KEPT_BOXES:
             self._kept_boxes += 1
         else:
-            forget_box(box)
+            self._doomed.append(box)
+            self._forget_the_doomed()
 
 
 def _pid_and_birth(box: str) -> tuple[str, str]:

@@ -9,6 +9,9 @@ from typing import Any
 
 from lastwords import _native
 
+ALREADY_ENDING = "it was ending already"
+"""What a sender notes beside a signal to a process that had begun to end (crates/python/src/wrappers.rs)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Raised:
@@ -29,6 +32,8 @@ class Sent:
     target: int
     signal: int
     time_ns: int
+    too_late: bool = False
+    """Its target was ending already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +107,5 @@ def _raised(one: Mapping[str, Any]) -> Raised:
 
 
 def _sent(one: Mapping[str, Any]) -> Sent:
-    return Sent(one.get("a") or 0, one.get("b") or 0, one.get("time_ns") or 0)
+    too_late = one.get("text") == ALREADY_ENDING
+    return Sent(one.get("a") or 0, one.get("b") or 0, one.get("time_ns") or 0, too_late)

@@ -7,12 +7,15 @@ import os
 import select
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lastwords.watch import last_state, signals
 from lastwords.watch.ending import Ended
+from lastwords.watch.explaining import Explaining
 from lastwords.watch.hangs import Hangs, Hung, OnHang, Policy
 from lastwords.watch.inquest import Inquest, OnDeath
+from lastwords.watch.leftovers import Leftover
 from lastwords.watch.proc import is_dying, is_stopped
 from lastwords.watch.processes import Process
 from lastwords.watch.run_directory import RunDirectory
@@ -37,6 +40,7 @@ class Outcome:
     """Deaths that `on_death` could not keep; their boxes are where they were."""
     still_running: list[Process] = field(default_factory=list)
     hangs: list[Hung] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
 
 
 class Loop:
@@ -53,20 +57,33 @@ class Loop:
         self._epoll = select.epoll()
         self._epoll.register(inbox.descriptor, select.EPOLLIN)
         self._watcher = Watcher(pid, directory, self._epoll)
-        self._inquest = Inquest(directory, self._watcher.living, on_death)
-        self._hangs = Hangs(*hangs, self._watcher.memory_of) if hangs is not None else None
+        self._inquest = Inquest(
+            directory,
+            self._watcher.living,
+            on_death,
+            self._watcher.witnesses.refused,
+            self._watcher.memory_of,
+        )
+        self._explaining = Explaining()
+        self._epoll.register(self._explaining.bell, select.EPOLLIN)
+        self._hangs = self._look_out(*hangs) if hangs is not None else None
+        if self._hangs is not None:
+            self._inquest.killed_by_us = self._hangs.killed
         self._ctrl_z = False
+
+    def _look_out(self, policy: Policy, on_hang: OnHang) -> Hangs:
+        watcher = self._watcher
+        return Hangs(policy, on_hang, watcher.memory_of, self._explaining.put, watcher.beginning_of)
 
     def run(self) -> Outcome:
         with self._epoll:
             while self._watcher.command_status is None:
-                self._turn(timeout=0.0 if self._inquest.is_waiting else self._until_next_look())
-                self._inquest.explain_one()
+                self._turn(timeout=self._until_next_look())
                 self._look_for_hangs()
             self._wait_for_the_last()
-        self._inquest.hear(self._watcher.never_announced())
-        while self._inquest.is_waiting:
-            self._inquest.explain_one()
+        self._hear(self._watcher.never_announced())
+        self._explaining.finish()
+        self._explaining.close()
         return Outcome(
             raw_status=self._watcher.command_status,
             deaths=self._inquest.deaths,
@@ -74,25 +91,31 @@ class Loop:
             unexplained=self._inquest.unexplained,
             still_running=list(self._watcher.living),
             hangs=self._hangs.explained if self._hangs else [],
+            leftovers=self._watcher.leftovers.found(self._watcher.living) if self._is_recorded else [],
         )
 
     def _until_next_look(self) -> float | None:
-        return self._hangs.timeout() if self._hangs is not None else None
+        hangs = self._hangs.timeout() if self._hangs is not None else None
+        return min((one for one in (hangs, self._watcher.glance) if one is not None), default=None)
 
     def _look_for_hangs(self) -> None:
         if self._hangs is not None:
             self._hangs.look(self._watcher.living)
-            self._inquest.killed_by_us |= self._hangs.killed
 
     def _turn(self, timeout: float | None) -> None:
         """Signals first: a job that is told to stop must not wait for us."""
         ready = self._epoll.poll(timeout)
         self._read_signals()
+        self._explaining.settle()
         ended = self._watcher.ended(ready)
         if ended and self._is_recorded:
             # What the terminal sent to all of us has come by now, and before it what it did to them is judged.
             self._read_signals()
-            self._inquest.hear(ended)
+            self._hear(ended)
+
+    def _hear(self, ended: Sequence[Ended]) -> None:
+        for _ in range(self._inquest.hear(ended)):
+            self._explaining.put(self._inquest.explain_one)
 
     def _read_signals(self) -> None:
         for incoming in self._inbox.read():

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lastwords.watch import cgroups
+from lastwords.watch.gpu import Gpu
 from lastwords.watch.kernel_log import KernelLine, KernelLog
-from lastwords.watch.proc import read_text
+from lastwords.watch.proc import parent_of, read_text
 
 RESOURCES = ("memory", "cpu", "io")
 # Values of these are shown; of all others not even the names are looked at.
@@ -57,6 +58,12 @@ class Beginning:
     working_directory: str | None
     cgroup: str | None
     throttled_ns: int | None
+    is_hidden: bool = False
+    """It lives, and /proc does not show it to us."""
+    parent_threads: int | None = None
+    """How many its parent had then: whatever lock another of them held at the fork stays locked here."""
+    ticks: tuple[int, int] | None = None
+    """Of all CPUs together since the machine began: all, and those that its host took away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,8 @@ class Machine:
     pressure: tuple[Pressure, ...] = ()
     throttled: float | None = None
     """Part of the process's life in which its group was not let run."""
+    stolen: float | None = None
+    """Part of the CPU time since then that the host of this virtual machine took."""
     cpu_quota: float | None = None
     cpus: int | None = None
     load: float | None = None
@@ -93,6 +102,11 @@ class Machine:
     spaces: tuple[Space, ...] = ()
     kernel_lines: tuple[KernelLine, ...] | None = None
     kernel_log_refused: str | None = None
+    status_refused: str | None = None
+    """Why nobody could be asked how it ended; None: somebody could."""
+    is_hidden: bool = False
+    gpus: tuple[Gpu, ...] | None = None
+    """Asked for when the death is explained; None: there is no driver that could be asked."""
     host: str | None = None
     cgroup: str | None = None
     container: str | None = None
@@ -102,17 +116,37 @@ class Machine:
 def begin(pid: int) -> Beginning:
     groups = cgroups.groups_of(pid)
     throttling = cgroups.throttling(groups)
-    directory = None
+    directory, allowed = None, limits(read_text(f"/proc/{pid}/limits"))
     with contextlib.suppress(OSError):
         directory = os.readlink(f"/proc/{pid}/cwd")
     return Beginning(
         time_ns=time.monotonic_ns(),
         groups=groups,
-        limits=limits(read_text(f"/proc/{pid}/limits")),
+        limits=allowed,
         working_directory=directory,
         cgroup=cgroup_path(read_text(f"/proc/{pid}/cgroup")),
         throttled_ns=throttling.throttled_ns if throttling is not None else None,
+        is_hidden=not allowed and _lives(pid),
+        parent_threads=_threads(parent_of(pid)),
+        ticks=_ticks(),
     )
+
+
+def _threads(pid: int | None) -> int | None:
+    """The links of a directory of directories: two of its own, and one for each in it."""
+    with contextlib.suppress(OSError):
+        return os.stat(f"/proc/{pid}/task").st_nlink - 2 if pid else None
+    return None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def moved(beginning: Beginning | None, groups: Iterable[tuple[str, int, int]]) -> Beginning | None:
@@ -123,8 +157,8 @@ def moved(beginning: Beginning | None, groups: Iterable[tuple[str, int, int]]) -
     return replace(beginning, groups=replace(beginning.groups, memory=memory))
 
 
-def look(pid: int, beginning: Beginning, log: KernelLog) -> Machine:
-    """The machine now, right after the process has died."""
+def look(pid: int, beginning: Beginning, log: KernelLog | None, status_refused: str | None = None) -> Machine:
+    """The machine now, right after the process has died, or while it hangs (the kernel says nothing of that)."""
     memory, throttling = _meminfo(), cgroups.throttling(beginning.groups)
     container = _CONTAINER.search(beginning.cgroup or "")
     return Machine(
@@ -134,14 +168,17 @@ def look(pid: int, beginning: Beginning, log: KernelLog) -> Machine:
         swap_free=memory.get("SwapFree") if memory.get("SwapTotal") else None,
         pressure=tuple(filter(None, map(_pressure, RESOURCES))),
         throttled=_share(beginning, throttling),
+        stolen=stolen(beginning.ticks, _ticks()),
         cpu_quota=throttling.quota if throttling is not None else None,
         cpus=len(os.sched_getaffinity(0)),
         load=_load(),
         limits=beginning.limits,
         tasks=cgroups.tasks(beginning.groups),
         spaces=_spaces(beginning.working_directory),
-        kernel_lines=log.about(pid),
-        kernel_log_refused=log.refused,
+        kernel_lines=log.about(pid) if log is not None else None,
+        kernel_log_refused=log.refused if log is not None else None,
+        status_refused=status_refused,
+        is_hidden=beginning.is_hidden,
         host=socket.gethostname(),
         cgroup=beginning.cgroup,
         container=container[0] if container else None,
@@ -188,6 +225,20 @@ def _share(beginning: Beginning, now: cgroups.Throttling | None) -> float | None
     if now is None or beginning.throttled_ns is None or passed <= 0:
         return None
     return min(1.0, max(0, now.throttled_ns - beginning.throttled_ns) / passed)
+
+
+def _ticks() -> tuple[int, int] | None:
+    """The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and guests in user."""
+    words = read_text("/proc/stat").partition("\n")[0].split()[1:9]
+    if len(words) < 8 or not all(map(str.isdecimal, words)):
+        return None
+    return sum(map(int, words)), int(words[7])
+
+
+def stolen(before: tuple[int, int] | None, now: tuple[int, int] | None) -> float | None:
+    if before is None or now is None or now[0] <= before[0]:
+        return None
+    return min(1.0, max(0, now[1] - before[1]) / (now[0] - before[0]))
 
 
 def _load() -> float | None:

@@ -23,6 +23,11 @@ def _number(fields: list[str], index: int) -> int | None:
     return None
 
 
+def started(pid: int) -> int | None:
+    """Clock ticks since the machine began: together with the pid the name of a process that no other ever has."""
+    return _number(stat_fields(pid), 19)
+
+
 def is_stopped(pid: int) -> bool:
     return stat_fields(pid)[:1] == ["T"]
 

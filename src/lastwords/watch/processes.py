@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lastwords.watch.announcements import Announcement
-from lastwords.watch.proc import group_of, parent_of
+from lastwords.watch.proc import group_of, parent_of, started
 
 # Deeper than any job; a bound against pids that are reused while we climb.
 MOST_ANCESTORS = 64
@@ -26,6 +26,8 @@ class Process:
     announced: float = field(default_factory=time.time)
     group: int | None = None
     """Its process group, for signals that are sent to whole groups."""
+    started: int | None = None
+    """Clock ticks since the machine began; None: it was gone when it was first looked at."""
 
     @property
     def parent(self) -> int | None:
@@ -64,6 +66,7 @@ class Processes:
             box=box,
             ancestors=self._climb(said.pid),
             group=group_of(said.pid),
+            started=started(said.pid),
         )
         replaced = self._living.get(said.pid)
         self._living[said.pid] = process

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Iterator
 
+from lastwords import _native
 from lastwords.record.home import new_run_directory
 
 SOCKET = "watcher"
@@ -13,6 +15,11 @@ SOCKET = "watcher"
 BACKLOG = 4096
 # What one box reserves on disk when it is made, and a little more.
 ROOM_FOR_A_BOX = 512 << 10
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # the place itself, not a file of ours in it
+MOST_FILES = 4096
+
+Identity = tuple[int, int]
+"""Device and inode: a name can be used again, these two together cannot while the file is there."""
 
 
 class RunDirectoryRefused(Exception):
@@ -22,6 +29,9 @@ class RunDirectoryRefused(Exception):
 class RunDirectory:
     def __init__(self, home: str) -> None:
         """Raises RunDirectoryRefused."""
+        # Now, before the job begins: what is new later may be its own.
+        self.shared_memory = dict(files_in(SHARED_MEMORY))
+        self.memory_kills = _native.oom_kills(os.getpid())
         try:
             self.path = new_run_directory(os.path.abspath(home))
         except OSError as error:
@@ -54,6 +64,14 @@ class RunDirectory:
                 os.unlink(os.path.join(self.path, SOCKET))
         else:
             _remove(self.path)
+
+
+def files_in(place: str) -> Iterator[tuple[str, Identity]]:
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        for _, entry in zip(range(MOST_FILES), entries, strict=False):
+            with contextlib.suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                yield entry.name, (found.st_dev, found.st_ino)
 
 
 def forget_box(path: str) -> None:

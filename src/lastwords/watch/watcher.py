@@ -9,12 +9,17 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 
-from lastwords.watch import announcements, last_state, machine, probes, status
+from lastwords.watch import announcements, last_state, machine, probes, status, witnesses
 from lastwords.watch.curves import Curves, Points
 from lastwords.watch.ending import Ended
+from lastwords.watch.leftovers import Leftovers
 from lastwords.watch.memory_kills import MemoryKillCounters
+from lastwords.watch.proc import zombie_status
 from lastwords.watch.processes import Process, Processes
 from lastwords.watch.run_directory import RunDirectory, forget_box
+
+GLANCE = 0.25
+"""Seconds between two looks at those that have no pidfd: kernels before 5.3, and such as gVisor's."""
 
 Ready = Sequence[tuple[int, int]]
 """What epoll returns: descriptors and their events."""
@@ -29,16 +34,23 @@ class Watcher:
         self._epoll = epoll
         self._connections: dict[int, socket.socket] = {}
         self._watched: dict[int, Process] = {}
+        self._unheard: set[Process] = set()
+        """Without a pidfd, so that nothing tells us when they end."""
         self._zombies: set[int] = set()
         """Pids that have ended for us, and that their parents may still leave to us."""
         self._seen_boxes: set[str] = set()
-        self._counters = MemoryKillCounters()
+        self._counters = MemoryKillCounters(directory.memory_kills if directory is not None else None)
+        self._counters.begin_child(command)
         self._curves = Curves()
         self._bell: int | None = None
         self._beginnings: dict[int, machine.Beginning] = {}
         self._noticed_ns = 0
+        self.leftovers = Leftovers(directory.shared_memory if directory is not None else {})
+        self.witnesses = witnesses.chosen() if directory is not None else witnesses.Witnesses("none")
         if directory is not None:
             epoll.register(directory.listener.fileno(), select.EPOLLIN)
+            if self.witnesses.descriptor is not None:
+                epoll.register(self.witnesses.descriptor, select.EPOLLIN)
             _raise_descriptor_limit()
 
     def ended(self, ready: Ready) -> list[Ended]:
@@ -55,14 +67,29 @@ class Watcher:
         self._noticed_ns = time.monotonic_ns()
         # Looked up before anything is opened or closed: descriptors are numbers, and numbers are used again.
         gone = [self._watched[descriptor] for descriptor, _ in ready if descriptor in self._watched]
-        if any(descriptor == self._bell for descriptor, _ in ready):
+        descriptors = {descriptor for descriptor, _ in ready}
+        if self._bell in descriptors:
             self._take_last_looks()
+        if self.witnesses.descriptor in descriptors:
+            self.witnesses.hear()
         self._take_announcements()
+        self.leftovers.look(self.living)
+        gone += [process for process in self._unheard if witnesses.has_ended(process)]
         return [*self._reap(), *self._learn(gone)]
+
+    @property
+    def glance(self) -> float | None:
+        """Seconds after which we must look again although nobody told us anything."""
+        if not len(self.living):
+            return None
+        return min(self.leftovers.timeout, GLANCE) if self._unheard else self.leftovers.timeout
 
     def memory_of(self, process: Process) -> Points:
         """So far, of one that lives."""
         return self._curves.so_far(process.pid)
+
+    def beginning_of(self, process: Process) -> machine.Beginning | None:
+        return self._beginnings.get(process.pid)
 
     def is_anybody_left(self) -> bool:
         """Also an orphan that has only just been forked, and has had no time yet to announce itself."""
@@ -109,9 +136,12 @@ class Watcher:
         if process.pidfd is not None:
             self._watched[process.pidfd] = process
             self._epoll.register(process.pidfd, select.EPOLLIN)
+        else:
+            self._unheard.add(process)
+        self.leftovers.begin(process)
+        self._curves.begin(process)  # First: it also notes when the process ends.
         self._counters.begin(process.pid)
         self._beginnings[process.pid] = machine.begin(process.pid)
-        self._curves.begin(process)
         self._listen_for_alarms()
 
     def _listen_for_alarms(self) -> None:
@@ -135,6 +165,7 @@ class Watcher:
             forget_box(replaced.box)
 
     def _unwatch(self, process: Process) -> None:
+        self._unheard.discard(process)
         if process.pidfd is not None and self._watched.pop(process.pidfd, None) is not None:
             self._epoll.unregister(process.pidfd)
 
@@ -150,6 +181,7 @@ class Watcher:
                 return ended
             if found is None:
                 return ended
+            self._noticed_ns = time.monotonic_ns()
             # It may have announced itself and died since we last looked; its pid is its own until waitpid.
             self._take_announcements()
             pid, raw = os.waitpid(found.si_pid, 0)
@@ -165,13 +197,14 @@ class Watcher:
         """Children of others, by their pidfds."""
         ended = []
         for process in gone:
-            if process.pidfd is None:  # It was ours, and is reaped.
+            if self.living.get(process.pid) is not process:  # It was ours, and is reaped.
                 continue
-            known = status.of_ended(process)
+            known = self.witnesses.of_ended(process)
             if known is None:
-                self._epoll.modify(process.pidfd, 0)  # From here on only its reaping is news.
+                if process.pidfd is not None:
+                    self._epoll.modify(process.pidfd, 0)  # From here on only its reaping is news.
                 continue
-            if known.source == "proc":
+            if known.source != "pidfd" and zombie_status(process.pid) is not None:
                 self._zombies.add(process.pid)
             ended.append(self._end(process, known))
         return ended
@@ -191,7 +224,7 @@ class Watcher:
             status=status.with_box(known, state),
             state=state,
             time=time.time(),
-            noticed_ns=self._noticed_ns,
+            noticed_ns=min(self._noticed_ns, seen.ended_ns or self._noticed_ns),
             is_command=process.pid == self.command,
             memory_kills=self._counters.end(process.pid),
             seen=seen,

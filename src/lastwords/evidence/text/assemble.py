@@ -61,7 +61,7 @@ def from_stream(file: BinaryIO, name: str = "log") -> Evidence:
     """Read to its end, a piece at a time: the log may be larger than memory."""
     lines = excerpt_of(file, name)
     mentions, notes = read_mentions(lines)
-    mentions = _messengers(mentions)
+    mentions = focused(_messengers(mentions))
     exceptions = raised(lines)
     fault = _fault(mentions)
     evidence = Evidence(
@@ -97,6 +97,19 @@ def _read(reader: Reader, lines: Excerpt, notes: list[str]) -> list[Mention]:
         return []
 
 
+def focused(mentions: tuple[Mention, ...]) -> tuple[Mention, ...]:
+    """Without what the kernel says of other processes, where somebody else names the one that it is about.
+
+    A kernel's log has every death of a host in it. A driver's line with a pid that the kernel's log has, too, tells
+    which of them is meant.
+    """
+    kernel = {one.fields.get("pid") for one in mentions if one.system == "kernel"} - {None}
+    meant = {one.fields.get("pid") for one in mentions if one.system != "kernel"} & kernel
+    if not meant:
+        return mentions
+    return tuple(one for one in mentions if one.system != "kernel" or one.fields.get("pid") in {None, *meant})
+
+
 # What a C++ exception's text, or the line of a Python one, can name by itself.
 NEAR_MESSENGER = 2
 REASONS = frozenset({
@@ -110,9 +123,29 @@ def _messengers(mentions: tuple[Mention, ...]) -> tuple[Mention, ...]:
     reasons = {one.line for one in mentions if one.kind in REASONS}
     near = {line + distance for line in reasons for distance in range(-NEAR_MESSENGER, NEAR_MESSENGER + 1)}
     kinds = {"cxx-terminate", "cxx-what", "assert-failed"}
+    crashed = min((one.line for one in mentions if _is_crash(one)), default=None)
     return tuple(
-        msgspec.structs.replace(one, kind="messenger") if one.kind in kinds and one.line in near else one
+        msgspec.structs.replace(one, kind="messenger")
+        if (one.kind in kinds and one.line in near) or _is_clearing_up(one, crashed)
+        else one
         for one in mentions
+    )
+
+
+def _is_crash(one: Mention) -> bool:
+    return one.kind in ("signal", "fault") and signals.family_of(one.fields.get("signal", "")) in (
+        "fault",
+        "abort",
+    )
+
+
+def _is_clearing_up(one: Mention, crashed: int | None) -> bool:
+    """A launcher cancels the other tasks of a step when one of them has crashed, and names nobody who asked for it."""
+    return (
+        one.kind == "cancelled"
+        and crashed is not None
+        and one.line > crashed
+        and " by " not in one.quote.lower()
     )
 
 
@@ -141,7 +174,7 @@ def _process(mentions: Iterable[Mention]) -> Process | None:
 def _number(text: str | None) -> int | None:
     if text is None:
         return None
-    return 0 if text == "(null)" else int(text, 16)
+    return 0 if text in ("(null)", "(nil)") else int(text, 16)
 
 
 def _fault(mentions: Iterable[Mention]) -> Fault | None:

@@ -19,7 +19,7 @@ READER = Reader(
         says("time-limit", "timeout", r"\bTIMEOUT\b.{0,40}\b0:\d{1,2}\b|JobState=TIMEOUT", by="Slurm"),
         says("time-limit", "runlimit|cpulimit", r"TERM_RUNLIMIT|TERM_CPULIMIT", by="LSF"),
         says("time-limit", "walltime", r"walltime.{0,40}exceed|exceed.{0,40}walltime", by="PBS"),
-        says("time-limit", "h_rt", r"exceeded (?:hard|soft) (?:wallclock|h_rt|s_rt)", by="SGE"),
+        says("time-limit", "h_rt|s_rt|wallclock", r"exceed\w{0,3} (?:the )?(?:hard|soft) (?:limit )?(?:wallclock|h_rt|s_rt)", by="SGE"),
         says("time-limit", "wall clock", r"wall ?clock.{0,30}(?:exceed|limit)", by="the batch system"),
         says("preempted", "preempt|disruptiontarget", r"DUE TO PREEMPTION|TERM_PREEMPT|job (?:was|has been|got) preempted|\bPREEMPTED\b|preempted by|requeued due to preemption", by="the batch system"),
         says("preempted", "evict", r"Job was evicted", by="HTCondor"),

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from lastwords.evidence.text.reader import Reader, says
+import re
+from collections.abc import Iterator
+
+from lastwords.evidence.model import Mention
+from lastwords.evidence.text.excerpt import Excerpt
+from lastwords.evidence.text.reader import Reader, mention, says
 
 _HEAP = (
     r"(?:free|realloc|malloc|calloc|munmap_chunk|malloc_consolidate|_int_free|unlink_chunk|sysmalloc|tcache_\w{1,20})"
     r"\(\): (?:invalid|corrupted|memory corruption|unaligned|double free|mismatching|unsorted|smallbin|largebin|too many)"
 )
+
+_FAILING = re.compile(r"Failing at address: (?P<address>0x[0-9a-f]{1,16}|\(nil\))")
+LINES_OF_A_SIGNAL = 4
+
+
+def _open_mpi(excerpt: Excerpt) -> Iterator[Mention]:
+    """Open MPI's handler: the signal's name stands a few lines above the address, and may be another than SIGSEGV."""
+    for index in excerpt.with_needle("failing at address", 20):
+        found = _FAILING.search(excerpt.lines[index].text)
+        above = excerpt.lines[max(0, index - LINES_OF_A_SIGNAL) : index]
+        if found and any("Segmentation fault" in line.text for line in above):
+            yield mention(
+                "fault", excerpt, index, "Open MPI", {"signal": "SIGSEGV", "address": found["address"]}
+            )
+
 
 READER = Reader(
     "C library",
@@ -36,6 +56,10 @@ READER = Reader(
         says("bad-alloc", "length_error", r"'std::length_error'"),
         says("sanitizer", "addresssanitizer", r"AddressSanitizer: (?P<bug>[\w-]{1,60})"),
         says("sanitizer", "undefinedbehaviorsanitizer", r"UndefinedBehaviorSanitizer: (?P<bug>[\w-]{1,60})"),
+        says("signal", "sanitizer: fpe", signal="SIGFPE"),
+        says("signal", "runtime error: division by zero", signal="SIGFPE"),
+        says("fault", "sanitizer: segv", r"Sanitizer: SEGV on unknown address (?P<address>0x[0-9a-f]{1,16})", signal="SIGSEGV"),
+        says("native-frame", " in ", r"^\s{0,8}#\d{1,3} 0x[0-9a-f]{1,16} in (?P<function>[\w:~<>]{2,200}).{0,200}?(?:\((?P<library>[^\s()+]{1,200})\+0x|$)"),
         says("data-race", "threadsanitizer", r"ThreadSanitizer: data race"),
         says("stack-overflow", "overflow", r"AddressSanitizer: stack-overflow|stack overflow|has overflowed its stack"),
         says("stack-overflow", "recursive|recover from stack", r"Cannot recover from stack overflow|_Py_CheckRecursiveCall|_Py_EnterRecursiveCall"),
@@ -47,4 +71,5 @@ READER = Reader(
         says("native-frame", "()  ???", r"0x[0-9a-f]{6,16}\s{1,4}(?P<function>[\w:]{2,120})\(\)"),
         says("native-frame", "@ ", r"@ {1,8}0x[0-9a-f]{6,16} {1,4}(?:\(unknown\) {1,4})?(?P<function>[\w:~<>]{2,200})"),
     ),
+    _open_mpi,
 )  # fmt: skip

@@ -22,6 +22,8 @@ READER = Reader(
         says("oom-kill", "replica|exit status of", r"replica .{0,60}(?:ran out-of-memory|out of memory)|exit(?:ed)? .{0,60}exit status of 137.{0,60}memory", by="Vertex AI"),
         says("oom-kill", "outofmemoryerror: container killed", r"OutOfMemoryError: Container killed due to memory usage", by="AWS Batch"),
         says("oom-kill", "runtime exited with error: signal: killed", by="Lambda"),
-        says("oom-kill", "out of memory|out-of-memory", r"ran out[- ]of[- ]memory|has run out of memory|is out of memory", by="the service"),
+        says("oom-kill", "memory quota", r"Memory quota (?:vastly )?exceeded", by="the platform"),
+        says("oom-kill", "available ram|available memory|all memory", r"(?:us(?:ed|ing)|consum(?:ed|ing)|exhaust(?:ed|ing)) (?:up )?all (?:of )?(?:the |your )?(?:available )?(?:RAM|memory)", by="the service"),
+        says("oom-kill", "out of memory|out-of-memory", r"ran out[- ]of[- ]memory|has run out of memory|is out of memory", unless=r"GPU|CUDA|bfc|allocator", by="the service"),
     ),
 )  # fmt: skip

@@ -83,7 +83,7 @@ _SURE = re.compile(
     r"is killed by signal|encountered in worker|was killed by signal|died with <Signals", re.IGNORECASE
 )
 _NEEDLES = ("signal", "sig", "exit", "return", "code", "fault", "bus error", "illegal", "killed", "aborted",
-            "exception", "0xc", "terminated", "hangup", "boundary", "trap", "abort")  # fmt: skip
+            "exception", "0xc", "terminated", "hangup", "cpu time limit", "boundary", "trap", "abort")  # fmt: skip
 
 
 def read(excerpt: Excerpt) -> Iterator[Mention]:

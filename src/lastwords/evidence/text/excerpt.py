@@ -1,9 +1,8 @@
 """The lines of a log that are worth reading, found in megabytes of noise.
 
-A log of 100 MB is a few thousand kinds of lines, printed again and again with other numbers. So a chunk is first
-stripped of its digits, in one pass in C; what is left of a line is its shape. Each shape that is new is searched
-for alarm words (`alarms.py`), once; the lines of alarming shapes are kept, with their neighbours. Text that is
-short is kept whole.
+The native core finds the lines that have an alarm word (`alarms.py`), in one pass. Those are often a few kinds of
+lines, printed again and again with other numbers: a line without its digits is its shape, and of each alarming shape
+the first lines are kept, with their neighbours. Text that is short is kept whole.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import accumulate
 from operator import itemgetter
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
-from lastwords.evidence.text.alarms import ALARMS
+from lastwords.evidence.text.alarms import ALARMS, FINDER
 
 SMALL = 192 << 10
 CHUNK = 8 << 20
@@ -42,6 +41,9 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _TELLING = re.compile(rb"(?:ode|tatus|gnal|rrno|Xid|value)\D{1,24}\d{1,10}")
 _ESCAPED_BREAK = re.compile(r"(?:\\r)?\\n")
+
+
+Found = TypeVar("Found")
 
 
 class Line(NamedTuple):
@@ -121,21 +123,21 @@ class Sieve:
             yield from _lines(number, text)
 
     def add(self, number: int, chunk: bytes) -> None:
-        shapes = chunk.translate(_BREAKS, _NUMBERS).split(b"\n")
-        fresh = set(shapes) - self._seen
+        found = FINDER.lines(chunk)
+        if not found:
+            return
+        lines = chunk.translate(_BREAKS).split(b"\n")
+        shapes = [(index, lines[index].translate(None, _NUMBERS)) for index in found]
+        fresh = {shape for _, shape in shapes} - self._seen
         if len(self._seen) < MOST_SHAPES:
             self._seen |= fresh
-        if (
-            len(self._alarming) >= MOST_ALARMING
-        ):  # whoever fills a log with alarms cannot hide the last ones so
-            self._alarming.clear()
+        if len(self._alarming) >= MOST_ALARMING:
+            self._alarming.clear()  # whoever fills a log with alarms cannot hide the last ones so
         self._alarming.update(_alarming(fresh))
-        hits = _ends([index for index, shape in enumerate(shapes) if shape in self._alarming], MOST_HITS)
-        if hits:
-            self._keep(number, chunk, [(index, shapes[index]) for index in hits])
+        hits = _ends([hit for hit in shapes if hit[1] in self._alarming], MOST_HITS)
+        self._keep(number, chunk, lines, hits)
 
-    def _keep(self, number: int, chunk: bytes, hits: list[tuple[int, bytes]]) -> None:
-        lines = chunk.translate(_BREAKS).split(b"\n")
+    def _keep(self, number: int, chunk: bytes, lines: list[bytes], hits: list[tuple[int, bytes]]) -> None:
         wanted: set[int] = set()
         for index, shape in hits:
             if self._is_new(shape, lines[index]):
@@ -188,7 +190,7 @@ def _numbered(number: int, chunk: bytes, lines: list[bytes], wanted: list[int]) 
         yield index, number
 
 
-def _ends(found: list[int], half: int) -> list[int]:
+def _ends(found: list[Found], half: int) -> list[Found]:
     return found if len(found) <= 2 * half else [*found[:half], *found[-half:]]
 
 

@@ -23,7 +23,7 @@ READER = Reader(
         says("memory-limit", "memory", r"(?:exceed(?:ed|ing|s)|over) (?:the )?(?:job |its |requested |allocated |physical |virtual )?(?:memory|vmem|rss)\b", by="a limit"),
         says("memory-limit", "mem", r"TERM_MEMLIMIT|job killed: mem \d|mem \w{1,12} exceeded limit|exceeded the memory|vmem \w{1,12} exceeded limit", by="the batch system"),
         says("memory-limit", "memory", r"killed (?:by|due to|because of|for)[\w /()]{0,40}(?:memory pressure|low memory|memory usage|out of memory|\bOOM\b)", unless="potential|possibl|might|could|perhaps", by="a supervisor"),
-        says("memory-limit", "oom", r"\bOOM[ -]?kill(?:ed|er)?\b", unless=r"potential|possibl|might|could|perhaps", by="somebody who said OOM"),
+        says("memory-limit", "oom", r"\bOOM[ -]?kill(?:ed|er)?\b", unless=r"potential|possibl|might|could|perhaps|OOMKilled[\"': =]{1,4}false", by="somebody who said OOM"),
         says("memory-guess", "memory", r"perhaps out of memory|(?:may|might|could|probably|likely|possibl[ye]|potential).{0,100}(?:\bmemory\b|\bOOM\b)", unless="shared memory|killed by the cgroup", by="a guess"),
         says("memory-guess", "oom", r"(?:may|might|could|probably|likely|possibl[ye]|potential).{0,80}\bOOM\b", by="a guess"),
         says("memory-guess", "excessive memory", by="a guess"),

@@ -22,6 +22,9 @@ READER = Reader(
         says("network-failure", "chunkedencodingerror|protocolerror|remotedisconnected", r"ChunkedEncodingError|ProtocolError|RemoteDisconnected"),
         says("network-failure", "socket|endpoint is not", r"Socket closed|socket hang up|Transport endpoint is not connected|Broken pipe.{0,60}(?:send|socket|sock)"),
         says("network-failure", "502|503|504|slowdown|httperror", r"\b(?:502 Bad Gateway|503 Service Unavailable|504 Gateway)|HTTPError: 50[234]|SlowDown.{0,40}reduce your request rate"),
+        says("network-failure", "net/ib", r"NET/IB ?:? .{0,60}(?:Got completion .{0,80}status=(?!0\b)|Got async event|failed|timed? ?out)"),
+        says("network-failure", "retry counter", r"transport retry counter exceeded"),
+        says("peer-lost", "remote peer", r"Connection closed by remote peer"),
         says("network-failure", "stream", r"ResponseStreamingError|An error occurred while reading from response stream"),
     ),
 )  # fmt: skip

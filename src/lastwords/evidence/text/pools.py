@@ -21,6 +21,7 @@ READER = Reader(
         says("main-guard", "bootstrapping", r"before the current process has finished its bootstrapping phase|finished its bootstrapping"),
         says("main-guard", "freeze_support", r"freeze_support\(\)"),
         says("main-guard", "__name__ == '__main__'", r"if __name__ == '__main__'"),
+        says("lost", "kernel", r"(?:^|\W)kernel \S{0,60} ?(?:has |appears to have )?died|kernel appears to have died|KernelRestarter: restarting"),
         says("main-guard", "import|__main__|main module", r"safely imported|protect(?:ed)? .{0,60}__main__|idiom in the main module"),
         says("fork-hint", "use of fork() may lead to deadlocks", r"multi-threaded, use of fork\(\) may lead to deadlocks"),
         says("fork-hint", "os.fork()", r"os\.fork\(\) is incompatible with multithreaded code|os\.fork\(\) was called"),

@@ -73,9 +73,10 @@ def _matches(pattern: Pattern, excerpt: Excerpt, system: str) -> Iterator[Mentio
 
 
 def _candidates(pattern: Pattern, excerpt: Excerpt) -> list[int]:
-    if len(pattern.needles) == 1:
-        return excerpt.with_needle(pattern.needles[0], MOST_ATTEMPTS)
-    return sorted({index for one in pattern.needles for index in excerpt.with_needle(one, MOST_ATTEMPTS)})
+    there = [needle for needle in pattern.needles if needle in excerpt.lower]
+    if len(there) < 2:
+        return excerpt.with_needle(there[0], MOST_ATTEMPTS) if there else []
+    return sorted({index for one in there for index in excerpt.with_needle(one, MOST_ATTEMPTS)})
 
 
 def mention(

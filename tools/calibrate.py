@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from tests.corpus.scoring import explained, is_honest, is_right  # noqa: E402
 PAGE = ROOT / "docs" / "calibration.md"
 BINS = (0.05, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
 SEED = 11
+Change = Callable[[Case, int], str]
 
 
 class Claim(NamedTuple):
@@ -44,11 +45,17 @@ def animals() -> Iterator[tuple[Case, Diagnosis]]:
             yield Case(name, "zoo", (cause,), decidable=True, log=""), diagnosis_of(name)
 
 
-def texts(cases: list[Case]) -> Iterator[tuple[Case, Diagnosis]]:
+def texts(cases: list[Case], changes: Sequence[Change] = noise.CHANGES) -> Iterator[tuple[Case, Diagnosis]]:
     for case in cases:
         yield case, explained(case.log)
-        for change in noise.CHANGES:
+        for change in changes:
             yield case, explained(change(case, SEED))
+
+
+def every_case(changes: Sequence[Change]) -> Iterator[tuple[Case, Diagnosis]]:
+    """All that there is to learn from, each text as it is and in these other versions."""
+    yield from animals()
+    yield from texts([*own(), *shared()], changes)
 
 
 def claims(case: Case, diagnosis: Diagnosis) -> Iterator[Claim]:

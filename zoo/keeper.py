@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
+import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo import native
+from zoo import native, places
 
 ZOO = Path(__file__).parent
 JOBS = ("plain", "pool", "dataloader")
 LASTWORDS = (sys.executable, "-m", "lastwords")
 TIME_LIMIT = 120
+PROGRAMS = {"qemu-x86_64": "apt-get install qemu-user"}
+MODULES = ("faiss", "torch")
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,17 @@ def expected(death: str) -> dict[str, Any]:
     return expectation
 
 
+def jobs(death: str) -> tuple[str, ...]:
+    """Those in which this death makes sense; `own`: a job that lies beside it."""
+    return tuple(expected(death).get("jobs", JOBS))
+
+
 def missing(death: str) -> str | None:
     """What this machine lacks for that death, or None."""
-    lacks = (_lack(need) for need in expected(death).get("needs", ()))
+    wanted = expected(death)
+    lacks = [_lack(need) for need in wanted.get("needs", ())]
+    if "place" in wanted:
+        lacks.append(places.missing(wanted["place"]))
     return next((f"needs {lack}" for lack in lacks if lack), None)
 
 
@@ -51,11 +64,29 @@ def _lack(need: str) -> str | None:
         return f"x86-64, this is {platform.machine()}"
     if need == "unguarded-recursion" and sys.version_info >= (3, 12):
         return "Python 3.11 or older: later ones count recursion in C, whatever the limit is"
+    if need in PROGRAMS and shutil.which(need) is None:
+        return f"{need} ({PROGRAMS[need]})"
+    if need in MODULES and importlib.util.find_spec(need) is None:
+        return f"the module {need}"
     return None
 
 
 def command(death: str, job: str) -> list[str]:
-    return [sys.executable, str(ZOO / "jobs" / f"{job}.py"), str(ZOO / death / "death.py")]
+    python = [*expected(death).get("through", ()), sys.executable]
+    if job == "own":
+        return [*python, str(ZOO / death / "job.py")]
+    return [*python, str(ZOO / "jobs" / f"{job}.py"), str(ZOO / death / "death.py")]
+
+
+def in_its_place(death: str, words: list[str]) -> list[str]:
+    """The words that run these words where the animal lives."""
+    place = expected(death).get("place")
+    return [sys.executable, "-m", "zoo.places", place, *words] if place else words
+
+
+def options(death: str) -> list[str]:
+    """Of `lastwords run`."""
+    return list(expected(death).get("options", ()))
 
 
 def environment(home: Path | None = None) -> dict[str, str]:
@@ -68,25 +99,34 @@ def environment(home: Path | None = None) -> dict[str, str]:
 
 def run_alone(death: str, job: str) -> Outcome:
     """The job as its user runs it today, without lastwords."""
-    done = start(command(death, job), environment())
+    done = start(in_its_place(death, command(death, job)), environment())
     return Outcome(done.returncode, done.stdout, done.stderr, [])
 
 
 def run(death: str, job: str, home: Path) -> Outcome:
     """The same job under `lastwords run`."""
-    done = start([*LASTWORDS, "run", "--", *command(death, job)], environment(home))
+    words = [*LASTWORDS, "run", *options(death), "--", *command(death, job)]
+    done = start(in_its_place(death, words), environment(home))
     listed = start([*LASTWORDS, "list", "--json"], environment(home))
     return Outcome(done.returncode, done.stdout, done.stderr, json.loads(listed.stdout))
 
 
 def start(words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    """In a group of its own, so that nothing of a job that hangs outlives it. Raises TimeoutExpired."""
+    running = subprocess.Popen(
         words,
         env=variables,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        timeout=TIME_LIMIT,
-        check=False,
+        start_new_session=True,
     )
+    try:
+        out, err = running.communicate(timeout=TIME_LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+        raise
+    return subprocess.CompletedProcess(words, running.returncode, out, err)

@@ -253,3 +253,33 @@ def test_oom_counts_are_compared_not_tested_for_zero():
         verdict(replace(evidence_of("killed-from-outside"), oom_kills=kills), "external-kill").confidence
         > 0.85
     )
+
+
+class TestTwoThreadsInOneLibrary:
+    def test_it_is_possible_and_names_the_other_line(self):
+        found = verdict(evidence_of("thread-race"), "data-race")
+        assert 0.3 < found.confidence < CLAIMED
+        assert str(found.facts["other_thread"]).endswith("death.py:16")
+
+    def test_another_thread_elsewhere_is_no_sign(self):
+        assert verdict(evidence_of("stack-overflow-on-c-thread"), "data-race").confidence < 0.05
+
+
+class TestForbiddenCalls:
+    def test_the_call_is_named(self):
+        found = verdict(evidence_of("forbidden-call-with-trap"), "seccomp")
+        assert found.facts["call"] == "keyctl"
+        assert "keyctl" in found.sentence
+
+    def test_a_sent_sigsys_names_no_call(self):
+        evidence = evidence_of("forbidden-call-with-trap")
+        assert evidence.fault is not None
+        sent = replace(evidence, fault=replace(evidence.fault, code=0))
+        assert verdict(sent, "seccomp").facts["call"] is None
+
+
+class TestExceptionsThatCannotComeBack:
+    def test_the_pool_broke_and_nobody_died(self):
+        diagnosis = diagnosis_of("unpicklable-exception")
+        assert diagnosis.best is not None and diagnosis.best.facts["what"] == "death.BadShard"
+        assert verdict(diagnosis.evidence, "python-exception").confidence < CLAIMED

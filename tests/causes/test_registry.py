@@ -151,7 +151,7 @@ def test_it_has_animals(cause: Cause):
     assert cause.zoo or cause.id == "unknown"
     assert cause.near_misses
     for name in (*cause.zoo, *cause.near_misses):
-        assert (ROOT / "zoo" / name / "death.py").is_file() or name in names() or texts(name)
+        assert (ROOT / "zoo" / name / "expect.json").is_file() or name in names() or texts(name)
 
 
 def texts(name: str) -> list[str]:

@@ -105,7 +105,7 @@ class TestExplain:
         ("words", "said"),
         [
             ([], "nothing to explain"),
-            (["abcd", "--exit-code", "3"], "takes one of"),
+            (["--signal", "SIGTERM", "--exit-code", "3"], "give one"),
             (["--signal", "SIGNOPE"], "there is no signal called SIGNOPE"),
             (["abcd1234"], "no death here is called abcd1234"),
             (["--exit-code", "139", "--why-not", "bad-luck"], "there is no cause called bad-luck"),
@@ -126,6 +126,26 @@ class TestExplain:
         assert result.exit_code == 2
         assert result.stderr.startswith("lastwords: not a lastwords black box: ")
         assert len(result.stderr.splitlines()) == 1
+
+    def test_several_targets_are_put_together(self, home: Path, tmp_path: Path):
+        death = keep(home, "null-dereference")
+        (tmp_path / "job.log").write_text("worker 3 lost\n")
+        words = ("explain", death, str(tmp_path / "job.log"), death, "--json")
+        found = json.loads(lastwords(*words, home=home).stdout)
+        assert found["death"]["id"] == death
+
+    def test_html_is_written_beside_the_panel(self, home: Path, tmp_path: Path):
+        death = keep(home, "null-dereference")
+        page = tmp_path / "death.html"
+        result = lastwords("explain", death, "--html", str(page), home=home)
+        assert result.exit_code == 0 and "✗" in result.stdout
+        assert page.read_text().startswith("<!doctype html>") and page.stat().st_mode & 0o777 == 0o600
+        assert [path.name for path in tmp_path.iterdir() if "html" in path.name] == ["death.html"]
+
+    def test_html_that_cannot_be_written_is_one_clear_line(self, home: Path, tmp_path: Path):
+        death = keep(home, "null-dereference")
+        result = lastwords("explain", death, "--html", str(tmp_path / "no" / "x.html"), home=home)
+        assert result.exit_code == 2 and "cannot write" in result.stderr
 
     def test_a_log_is_explained(self, tmp_path: Path):
         (tmp_path / "job.log").write_text("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0)")

@@ -53,7 +53,7 @@ def test_told_otherwise(source, choose, change):
 @pytest.mark.parametrize("source", [own, pytest.param(shared, marks=needs_shared)])
 def test_in_megabytes_of_noise(source):
     """The large log goes another way than the small one: through the sieve."""
-    cases = decidable(source())[::4]
+    cases = decidable(source())[::8]
     assert_score(cases, failures(cases, partial(noise.drowned, seed=3)))
 
 

@@ -103,7 +103,8 @@ def test_the_python_function_of_the_rounds_is_found():
 
 @given(st.lists(st.sampled_from("abcde"), max_size=200), st.one_of(st.none(), st.integers(0, 200)))
 def test_no_stack_breaks_it(names: list[str], gap: int | None):
-    found(stack(*names, gap=gap) if names else None)
+    one = found(stack(*names, gap=gap) if names else None)
+    assert one is None or (one.function in names and set(one.functions) <= set(names) and one.seen >= 2)
 
 
 class TestSavedStack:

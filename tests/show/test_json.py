@@ -111,7 +111,8 @@ def test_many_are_an_array():
 
 @pytest.mark.parametrize("name", names())
 def test_the_documents_fit_their_structs(name: str):
-    msgspec.json.decode(show_json.render(diagnosis_of(name)), type=show_json.Document)
+    found = msgspec.json.decode(show_json.render(diagnosis_of(name)), type=show_json.Document)
+    assert [cause.id for cause in found.causes] == [one.id for one in diagnosis_of(name).causes]
 
 
 def test_the_schema_names_every_field():

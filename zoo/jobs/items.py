@@ -20,11 +20,13 @@ def death() -> Any:
     spec = importlib.util.spec_from_file_location("death", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules["death"] = module  # what is pickled is looked up by that name
     spec.loader.exec_module(module)
     return module
 
 
-def work(item: int) -> int:
+def work(item: int) -> Any:
     if item == DEADLY:
-        death().die(item)
+        left = death().die(item)
+        return item * item if left is None else left
     return item * item

@@ -79,6 +79,12 @@ static PyObject *impossible_address(PyObject *self, PyObject *args) {
     return PyFloat_FromDouble(follow((const double *)0x00dead0000000000));
 }
 
+/* One bit of a good pointer, as memory without error correction now and then changes it. */
+static PyObject *flipped_bit(PyObject *self, PyObject *args) {
+    static const double value = 1.5;
+    return PyFloat_FromDouble(follow((const double *)((uintptr_t)&value ^ (uintptr_t)1 << 44)));
+}
+
 STEP static int divide(volatile int number, volatile int by) { return number / by + 1; }
 
 static PyObject *integer_division(PyObject *self, PyObject *args) { return PyLong_FromLong(divide(7, 0)); }
@@ -191,6 +197,7 @@ static PyMethodDef methods[] = {
     {"trap", trap, METH_NOARGS, "Reaches what the compiler was told is unreachable."},
     {"wild_pointer", wild_pointer, METH_NOARGS, "Follows a pointer that points nowhere."},
     {"impossible_address", impossible_address, METH_NOARGS, "Follows a pointer that no memory can have."},
+    {"flipped_bit", flipped_bit, METH_NOARGS, "Follows a pointer of which one bit has changed."},
     {"integer_division", integer_division, METH_NOARGS, "Divides an integer by zero."},
     {"division_overflow", division_overflow, METH_NOARGS, "Divides the smallest integer by -1."},
     {"breakpoint", breakpoint, METH_NOARGS, "Runs into a breakpoint without a debugger."},

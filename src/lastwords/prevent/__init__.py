@@ -1,0 +1,1 @@
+"""Prevent: know before the job starts. `scan` reads libraries, `cpus` knows what a CPU can do."""

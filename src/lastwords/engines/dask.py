@@ -1,0 +1,318 @@
+"""Dask distributed: the task that a worker runs is its item, its nanny explains its death, and the client's
+`KilledWorker` carries the explanation.
+
+    lastwords run -- python job.py                                    # LocalCluster: nothing to change
+    dask worker --preload-nanny lastwords.engines.dask SCHEDULER      # a cluster, on each host
+    DASK_DISTRIBUTED__NANNY__PRELOAD=lastwords.engines.dask           # the same, from the environment
+    import lastwords; lastwords.enable()                              # in the client's program
+
+The scheduler gives up on a task when its worker's connection breaks, often before the nanny has looked at the body.
+So the client, told of a `KilledWorker`, first asks the scheduler for the nanny's account (topic `lastwords`), joined by
+the worker's pid and the task's key: a worker's address is used again by its successor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+from lastwords import recording
+from lastwords.engines import notes
+from lastwords.engines.contract import Engine
+
+ENGINE = Engine("Dask", tested=("2026.8",))
+TOPIC = "lastwords"
+PATIENCE = 10.0
+"""Seconds that a client waits for the nanny's account. Explaining takes 10 to 300 ms, and more on a busy machine."""
+GLANCE = 0.05
+RECORD_IT = (
+    "lastwords: nobody recorded this worker. For signal, cause and stack: pip install lastwords, where it runs, and\n"
+    "  lastwords run -- python JOB.py                              with a LocalCluster\n"
+    "  dask worker --preload-nanny lastwords.engines.dask ...      with any other"
+)
+
+
+def adapt(module: ModuleType) -> None:
+    {
+        "distributed.worker": _adapt_worker,
+        "distributed.nanny": _adapt_nanny,
+        "distributed.client": _adapt_client,
+    }[module.__name__](module)
+
+
+def dask_setup(service: Any) -> None:
+    """Called by a preload, in a nanny or in a worker: what it imports and starts from now on is recorded.
+
+    LASTWORDS_DASK_RESOURCES=avx2,fma makes resources of what this host's CPU has of that, for
+    `client.submit(f, resources={"fma": 1})`. A resource that the user has set himself stays as it is.
+    """
+    recording.enable()
+    wanted = os.environ.get("LASTWORDS_DASK_RESOURCES", "")
+    if wanted and hasattr(service, "resources"):
+        ENGINE.guarded(_add_resources)(service, wanted.split(","))
+
+
+def _add_resources(nanny: Any, wanted: list[str]) -> None:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        flags = next((set(line.split()) for line in file if line.startswith(("flags", "Features"))), set())
+    found = {name: 1.0 for name in wanted if name in flags}
+    nanny.resources = {**found, **(nanny.resources or {})}
+
+
+# In a worker.
+
+
+def _adapt_worker(module: Any) -> None:
+    running = _Running()
+    module._run_task_simple = _marking(module._run_task_simple, running)
+    module._run_task_async = _marking_async(module._run_task_async, running)
+    _note_errors(module, running)
+    _describe_workers(module.Worker, running)
+
+
+class _Running:
+    """The tasks of all threads of a worker: a crash takes all of them along, and its box has room for one name."""
+
+    def __init__(self) -> None:
+        self.keys: dict[int, str] = {}
+        self.worker = ""
+
+    def begin(self, key: Any) -> None:
+        self.keys[threading.get_ident()] = str(key)
+        self._mark()
+
+    def end(self) -> None:
+        self.keys.pop(threading.get_ident(), None)
+        if self.keys:
+            self._mark()
+        else:
+            recording.end_item()
+
+    def _mark(self) -> None:
+        keys = tuple(self.keys.values())
+        recording.begin_item(f"task {keys[0]}" if len(keys) == 1 else f"one of the tasks {', '.join(keys)}")
+
+
+def _marking(run: Callable[..., Any], running: _Running) -> Callable[..., Any]:
+    """Outside of the `try` that makes the traceback the client shows: no line of ours is in that."""
+
+    @functools.wraps(run)
+    def _run_task_simple(task: Any, *args: Any, **kwargs: Any) -> Any:
+        running.begin(task.key)
+        try:
+            return run(task, *args, **kwargs)
+        finally:
+            running.end()
+
+    return _run_task_simple
+
+
+def _marking_async(run: Callable[..., Any], running: _Running) -> Callable[..., Any]:
+    @functools.wraps(run)
+    async def _run_task_async(task: Any, *args: Any, **kwargs: Any) -> Any:
+        running.begin(task.key)
+        try:
+            return await run(task, *args, **kwargs)
+        finally:
+            running.end()
+
+    return _run_task_async
+
+
+def _note_errors(module: Any, running: _Running) -> None:
+    """A task's exception reaches the client with its traceback: what is missing there is the task and the host."""
+    pack = module.error_message
+
+    @functools.wraps(pack)
+    def error_message(error: BaseException, *args: Any, **kwargs: Any) -> Any:
+        ENGINE.guarded(_note_error)(error, running)
+        return pack(error, *args, **kwargs)
+
+    module.error_message = error_message
+
+
+def _note_error(error: BaseException, running: _Running) -> None:
+    key = running.keys.get(threading.get_ident())
+    if key is not None and isinstance(error, Exception):
+        recording.record_exception(error)
+        notes.add(
+            error,
+            f"lastwords: task {key} · {running.worker} · pid {os.getpid()} · host {os.uname().nodename}",
+        )
+
+
+def _describe_workers(kind: Any, running: _Running) -> None:
+    start = kind.start_unsafe
+
+    @functools.wraps(start)
+    async def start_unsafe(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = await start(self, *args, **kwargs)
+        ENGINE.guarded(_describe_worker)(self, running)
+        return result
+
+    kind.start_unsafe = start_unsafe
+
+
+def _describe_worker(worker: Any, running: _Running) -> None:
+    running.worker = (
+        f"worker {worker.name}"
+        if str(worker.name) == worker.address
+        else f"worker {worker.name} at {worker.address}"
+    )
+    # Without a nanny it may live in the client's own process, which is somebody else.
+    if worker.nanny is not None:
+        recording.describe(f"Dask worker {worker.name}")
+        recording.keep_own_box()
+
+
+# In a nanny.
+
+
+def _adapt_nanny(module: Any) -> None:
+    kind = module.WorkerProcess
+    connected, mark_stopped = kind._wait_until_connected, kind.mark_stopped
+    begin, end = ENGINE.guarded(_begin), ENGINE.guarded(_end)
+
+    # The process has been started, and has not done anything yet: a worker may die on the first task it is sent,
+    # before its nanny knows that it has come up.
+    @functools.wraps(connected)
+    async def _wait_until_connected(self: Any, *args: Any, **kwargs: Any) -> Any:
+        begin(self)
+        return await connected(self, *args, **kwargs)
+
+    @functools.wraps(mark_stopped)
+    def _mark_stopped(self: Any) -> Any:
+        end(self)
+        return mark_stopped(self)
+
+    kind._wait_until_connected = _wait_until_connected
+    kind.mark_stopped = _mark_stopped
+
+
+def _begin(process: Any) -> None:
+    from lastwords import postmortem
+
+    ENGINE.is_tested(sys.modules["distributed"].__version__)
+    nanny, pid = process.on_exit.__self__, process.process.pid
+    process._lastwords = (nanny, postmortem.begin(pid))
+    nanny.log_event(TOPIC, {"kind": "recorded", "pid": pid})
+
+
+def _end(process: Any) -> None:
+    """Before Dask forgets the process. Explaining takes its time, and the nanny's loop has none."""
+    known = getattr(process, "_lastwords", None)
+    # Any other status: it was told to stop, and did.
+    if known is None or process.process is None or process.status.name not in ("starting", "running"):
+        return
+    arguments = (*known, process.process.pid, process.process.exitcode, process.worker_address)
+    threading.Thread(target=ENGINE.guarded(_tell), args=arguments, name="lastwords", daemon=True).start()
+
+
+def _tell(nanny: Any, begun: Any, pid: int, code: int, address: str | None) -> None:
+    from lastwords import postmortem
+    from lastwords.engines.children import died_on_an_item, ending, examine, wait_status
+
+    if code == 0 and not died_on_an_item(pid):
+        postmortem.forget(pid)
+        return
+    diagnosis = examine(pid, wait_status(code), begun)
+    item, death = diagnosis.evidence.item, diagnosis.evidence.id
+    host = os.uname().nodename
+    context = [f"worker {address or 'that never came up'} · host {host}", *_memory_limit(nanny, pid)]
+    text = postmortem.text(
+        diagnosis,
+        subject="Dask worker",
+        item=item.key if item is not None else None,
+        context=(*context, *((f"on that host: lastwords show {death}",) if death else ())),
+    )
+    best = diagnosis.best
+    event = {
+        "kind": "death",
+        "pid": pid,
+        "worker": address,
+        "host": host,
+        "item": item.key if item is not None else None,
+        "ending": ending(diagnosis),
+        "cause": best.id if best is not None else None,
+        "death": death,
+        "text": text,
+    }
+    nanny.loop.add_callback(ENGINE.guarded(nanny.log_event), TOPIC, event)
+    if not postmortem.is_watched():  # else `lastwords run` shows it
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    postmortem.forget(pid)
+
+
+def _memory_limit(nanny: Any, pid: int) -> Iterable[str]:
+    """Dask's own limit: its nanny ends a worker that comes near it."""
+    memory = nanny.memory_manager
+    if memory._last_terminated_pid != pid:
+        return ()
+    share, limit = memory.memory_terminate_fraction, memory.memory_limit / (1 << 30)
+    return (f"its nanny ended it: its memory was over {share:.0%} of memory_limit, {limit:.2f} GiB",)
+
+
+# In a client.
+
+
+def _adapt_client(module: Any) -> None:
+    handle = module.Client._handle_task_erred
+    clean, needs = module.clean_exception, ENGINE.guarded(_is_killed_worker)
+
+    @functools.wraps(handle)
+    def _handle_task_erred(self: Any, key: Any = None, exception: Any = None, traceback: Any = None) -> None:
+        killed = needs(clean, exception, traceback)
+        if killed is None:
+            handle(self, key=key, exception=exception, traceback=traceback)
+            return
+
+        async def explained() -> None:
+            try:
+                await _add_account(self, key, killed)
+            except Exception as error:  # the exception itself must arrive, whatever befalls its note
+                ENGINE.off(f"asking for the nanny's account: {type(error).__name__}: {error}")
+            handle(self, key=key, exception=killed, traceback=None)
+
+        self._lastwords = asyncio.ensure_future(explained())
+
+    module.Client._handle_task_erred = _handle_task_erred
+
+
+def _is_killed_worker(clean: Callable[..., Any], exception: Any, traceback: Any) -> Any:
+    _, error, _ = clean(exception, traceback)
+    return error if type(error).__name__ == "KilledWorker" else None
+
+
+async def _add_account(client: Any, key: Any, error: Any) -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        events = [event for _, event in await client.scheduler.events(topic=TOPIC) or ()]
+        about = [event for event in events if event.get("pid") == error.last_worker.pid]
+        deaths = [event for event in about if event["kind"] == "death"]
+        if deaths or not about or time.monotonic() > until:
+            break
+        await asyncio.sleep(GLANCE)
+    notes.add(error, _account(deaths, [event for event in events if _concerns(event, key)]))
+
+
+def _concerns(event: dict[str, Any], key: Any) -> bool:
+    return event["kind"] == "death" and str(key) in (event["item"] or "")
+
+
+def _account(deaths: list[dict[str, Any]], of_task: list[dict[str, Any]]) -> str:
+    if not deaths:
+        return RECORD_IT
+    last = deaths[-1]
+    same = [event for event in of_task if event is not last]
+    if not same:
+        return str(last["text"]).rstrip("\n")
+    others = ", ".join(f"pid {event['pid']} on {event['host']} {event['ending']}" for event in same)
+    return f"{last['text']}  before that, of the same task: {others}"

@@ -1,0 +1,287 @@
+"""Ray: the exception that the driver sees says why the worker died, of which task, on which node.
+
+    lastwords run -- python job.py                                            # nothing to change
+    ray.init(runtime_env=lastwords.engines.ray.runtime_env())                 # a cluster, with lastwords on its nodes
+    import lastwords; lastwords.enable()                                      # in the driver, before ray.init
+
+Raylets wait for the workers and tell nobody how one ended. So the first worker of a node starts a watcher there
+(ray_node.py), to which each worker says who it is. The watcher leaves an account of each death in the run's directory
+and, for drivers on other hosts, in the cluster's own key-value store. The driver, handed a `WorkerCrashedError` or an
+`ActorDiedError`, looks for the account of that task and adds it as a note.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import lastwords
+from lastwords import recording
+from lastwords.engines import notes
+from lastwords.engines.contract import Engine
+
+ENGINE = Engine("Ray", tested=("2.60",))
+PATIENCE = 10.0
+"""Seconds that a driver waits for the account of a death, where one is to be had."""
+GLANCE = 0.05
+LAST_ATTEMPT = 0.5
+DEATHS, RECORDED, SPACE = b"lastwords:death:", b"lastwords:node:", b"lastwords"
+LONGEST = 1 << 16
+RECORD_IT = (
+    "lastwords: nobody recorded this worker. For signal, cause, task and stack: pip install lastwords, on its node, and\n"
+    "  lastwords run -- python JOB.py                                             with a Ray of your own\n"
+    "  ray.init(runtime_env=lastwords.engines.ray.runtime_env())                  on a cluster"
+)
+
+
+def adapt(module: ModuleType) -> None:
+    {
+        "ray._private.worker": _adapt_worker,
+        "ray._private.serialization": _adapt_reader,
+        "ray.data._internal.execution.operators.map_transformer": _adapt_data,
+    }[module.__name__](module)
+
+
+def runtime_env(**more: Any) -> dict[str, Any]:
+    """For `ray.init`: has each worker of the job recorded, on every node that has lastwords."""
+    return {"worker_process_setup_hook": "lastwords.engines.ray.setup", **more}
+
+
+def setup() -> None:
+    """Called in each worker as it starts, by Ray."""
+    os.environ.setdefault("LASTWORDS", _directory_of_node())
+    recording.enable()
+    ray = sys.modules["ray._private.worker"]
+    ENGINE.guarded(_introduce)(ray.global_worker)
+
+
+def _directory_of_node() -> str:
+    """One for all workers of a session on this node: their watcher looks there, and only there."""
+    home = os.environ.get("LASTWORDS_HOME") or os.path.join(
+        os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "lastwords"
+    )
+    session = sys.modules["ray._private.worker"].global_worker.node.session_name
+    directory = os.path.join(os.path.abspath(home), "runs", f"ray-{session}")
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    return directory
+
+
+# In a worker.
+
+
+def _adapt_worker(module: Any) -> None:
+    worker = module.Worker
+    _before(worker, "main_loop", _introduce)
+    _before(worker, "record_task_log_start", _begin)
+    _before(worker, "record_task_log_end", _end)
+
+
+def _before(kind: Any, name: str, call: Any) -> None:
+    original, guarded = getattr(kind, name), ENGINE.guarded(call)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any) -> Any:
+        guarded(self, *args)
+        return original(self, *args)
+
+    setattr(kind, name, method)
+
+
+_introduced: int | None = None
+
+
+def _introduce(worker: Any) -> None:
+    """Says who it is to the node's watcher, and starts that if there is none yet."""
+    global _introduced
+    if _introduced is not None or not recording.is_recording():
+        return
+    ENGINE.is_tested(sys.modules["ray"].__version__)
+    recording.describe(_role(worker))
+    recording.keep_own_box()
+    _introduced = _open_letter_box(os.environ["LASTWORDS"])
+    gcs = worker.gcs_client.address
+    who = {
+        "pid": os.getpid(),
+        "worker": worker.worker_id.hex(),
+        "node": worker.current_node_id.hex(),
+        "ip": worker.node_ip_address,
+        "gcs": gcs,
+    }
+    os.write(_introduced, f"{json.dumps(who)}\n".encode())
+    _start_watcher(_introduced, os.environ["LASTWORDS"])
+    worker.gcs_client.internal_kv_put(RECORDED + who["node"].encode(), b"", True, SPACE)
+
+
+def _role(worker: Any) -> str:
+    return f"Ray worker {worker.worker_id.hex()[:12]}"
+
+
+def _open_letter_box(directory: str) -> int:
+    """A fifo. Opened for both ways it never blocks, and holds the letter until the watcher is there to read it."""
+    path = os.path.join(directory, "ray")
+    try:
+        os.mkfifo(path, 0o600)
+    except FileExistsError:
+        pass
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _start_watcher(letters: int, directory: str) -> None:
+    """Not recorded itself, and no child of ours: workers come and go."""
+    try:
+        fcntl.flock(letters, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return  # there is one, and it holds the lock
+    fcntl.flock(letters, fcntl.LOCK_UN)
+    variables = {name: value for name, value in os.environ.items() if name != "LASTWORDS"}
+    detached = "import os; os.fork() and os._exit(0); from lastwords.engines import ray_node; ray_node.main()"
+    subprocess.Popen(
+        [sys.executable, "-c", detached, directory],
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    ).wait()
+
+
+_task = ""
+_has_rows = False
+
+
+def _begin(worker: Any, task: Any, attempt: int) -> None:
+    global _task
+    name, actor = worker.core_worker.get_current_task_name(), worker.actor_id
+    again = f", attempt {attempt + 1}" if attempt else ""
+    of_actor = "" if actor.is_nil() else f" of actor {actor.hex()}"
+    _task = f"task {name.replace(' ', '_')} {_short(task.hex())}{again}{of_actor}"
+    recording.begin_item(_task)
+
+
+def _short(task: str) -> str:
+    """The part of a task's id that is its own; what follows is its actor's and its job's."""
+    return task[:16]
+
+
+def _end(worker: Any, _ended: Any, _attempt: int) -> None:
+    global _has_rows
+    recording.end_item()
+    if _has_rows:
+        _has_rows = False
+        recording.describe(_role(worker))
+
+
+def _adapt_data(module: Any) -> None:
+    """Ray Data: each row, or batch, is an item of its own while the job's function works on it."""
+    for kind, word in ((module.RowMapTransformFn, "row"), (module.BatchMapTransformFn, "batch")):
+        _mark_items(kind, word)
+
+
+def _mark_items(kind: Any, word: str) -> None:
+    prepare, mark = kind._pre_process, ENGINE.guarded(_marked)
+
+    @functools.wraps(prepare)
+    def _pre_process(self: Any, blocks: Any) -> Any:
+        items = prepare(self, blocks)
+        return mark(items, word) or items
+
+    kind._pre_process = _pre_process
+
+
+def _marked(items: Any, word: str) -> Any:
+    """The task's own name moves into the role meanwhile: an item's number is written in 40 ns, a text in 200."""
+    global _has_rows
+    context = sys.modules["ray.data._internal.execution.interfaces.task_context"].TaskContext.get_current()
+    if context is None or not _task:
+        return None
+    _has_rows = True
+    # The task's id before its name: a role has room for some 60 letters.
+    name, identity = _task.removeprefix("task ").split(" ", 1)
+    recording.describe(f"Ray worker, {word} of block {context.task_idx}, task {identity} {name}")
+    return lastwords.each(items)
+
+
+# In a driver, or whoever asks for a result.
+
+
+def _adapt_reader(module: Any) -> None:
+    kind, explain = module.SerializationContext, ENGINE.guarded(_explain)
+    read = kind.deserialize_objects
+    errors = sys.modules["ray.exceptions"]
+    lost = (errors.WorkerCrashedError, errors.RayActorError, errors.OutOfMemoryError)
+
+    @functools.wraps(read)
+    def deserialize_objects(self: Any, serialized: Any, refs: Any, *args: Any, **kwargs: Any) -> Any:
+        found = read(self, serialized, refs, *args, **kwargs)
+        for ref, value in zip(refs, found):  # noqa: B905  # read() has seen to it
+            if isinstance(value, lost):
+                explain(value, ref)
+        return found
+
+    kind.deserialize_objects = deserialize_objects
+
+
+def _explain(error: Any, ref: Any) -> None:
+    task = _short(ref.task_id().hex()) if ref is not None else None
+    names = [name for name in (task, getattr(error, "actor_id", None)) if name]
+    began = time.monotonic()
+    accounts: list[dict[str, Any]] = []
+    while not accounts and time.monotonic() < began + PATIENCE and _is_recorded():
+        accounts = _about(names)
+        time.sleep(GLANCE)
+    if accounts:
+        # The last attempt is the one that this error is about; it has died just now.
+        time.sleep(LAST_ATTEMPT)
+        accounts = _about(names)
+    notes.add(error, _account(sorted(accounts, key=lambda one: one["time"])))
+
+
+def _about(names: list[str]) -> list[dict[str, Any]]:
+    found = {one["pid"]: one for one in _accounts() if any(name in one["item"] for name in names)}
+    return list(found.values())
+
+
+def _account(accounts: list[dict[str, Any]]) -> str:
+    if not accounts:
+        return RECORD_IT
+    *before, last = accounts
+    if not before:
+        return str(last["text"]).rstrip("\n")
+    others = ", ".join(f"pid {one['pid']} on {one['host']} {one['ending']}" for one in before)
+    return f"{last['text']}  before that, of the same task: {others}"
+
+
+def _is_recorded() -> bool:
+    directory = os.environ.get("LASTWORDS")
+    if directory is not None and os.path.exists(os.path.join(directory, "ray")):
+        return True
+    return bool(_store().internal_kv_keys(RECORDED, SPACE))
+
+
+def _accounts() -> Iterator[dict[str, Any]]:
+    """From the run's own directory, on this host, and from the cluster's store."""
+    for path in _local():
+        with open(path, "rb") as file:
+            yield json.loads(file.read(LONGEST))
+    client = _store()
+    for key in client.internal_kv_keys(DEATHS, SPACE):
+        content = client.internal_kv_get(key, SPACE)
+        if content is not None:
+            yield json.loads(content[:LONGEST])
+
+
+def _local() -> list[str]:
+    directory = os.environ.get("LASTWORDS")
+    if directory is None:
+        return []
+    return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".account")]
+
+
+def _store() -> Any:
+    return sys.modules["ray._private.worker"].global_worker.gcs_client

@@ -1,0 +1,34 @@
+"""lastwords for Apache Spark.
+
+    spark = lastwords.spark.configure(SparkSession.builder).getOrCreate()
+    good, bad = lastwords.spark.quarantine(frame, transform, schema="id long, score double")
+
+docs/engines/spark.md tells the rest: `lastwords run -- spark-submit job.py` needs no change of code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from lastwords.engines.spark import driver
+from lastwords.engines.spark.quarantine import quarantine
+from lastwords.engines.spark.report import Death, deaths
+from lastwords.engines.spark.settings import Wishes
+
+__all__ = ["Death", "configure", "deaths", "quarantine"]
+
+Builder = TypeVar("Builder")
+
+
+def configure(builder: Builder, *, hang_after: float | None = None, kill_hung: bool = False) -> Builder:
+    """Has the SparkContext that is made next explain the deaths of its Python workers. Returns the builder.
+
+    With `hang_after`, a worker that is longer than so many seconds on one row or batch is explained in its
+    executor's log; with `kill_hung` it is then killed, its task fails, and the driver's exception explains the hang.
+    """
+    import importlib
+
+    driver.wish(Wishes(hang_after, kill_hung))
+    module: Any = importlib.import_module("pyspark")
+    driver.adapt(importlib.import_module(module.SparkContext.__module__))
+    return builder

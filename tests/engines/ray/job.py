@@ -1,0 +1,92 @@
+"""One Ray, and a task or an actor for each way to end. Prints, line by line, what the driver's own code caught."""
+
+import json
+import sys
+from typing import Any
+
+import ray
+from deaths import die
+
+OPTIONS: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
+
+
+@ray.remote(max_retries=0)
+def work(how: str) -> None:
+    die(how)
+
+
+@ray.remote(max_retries=1)
+def work_twice(how: str) -> None:
+    die(how)
+
+
+@ray.remote
+class Actor:
+    def fine(self) -> int:
+        return 1
+
+    def work(self, how: str) -> None:
+        die(how)
+
+
+def caught(name: str, ref: ray.ObjectRef, timeout: float | None = None) -> None:
+    try:
+        ray.get(ref, timeout=timeout)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is printed
+        notes = getattr(error, "__notes__", [])
+        kinds = [one.__name__ for one in type(error).__mro__]
+        print(json.dumps({"name": name, "types": kinds, "message": str(error), "notes": notes}), flush=True)
+
+
+def main(hows: list[str]) -> None:
+    for how in hows:
+        if how == "hang":
+            ref = work.remote(how)
+            caught(how, ref, timeout=6)
+            ray.cancel(ref, force=True)
+        elif how == "retries":
+            caught(how, work_twice.remote("exit 3"))
+        elif how.startswith("actor "):
+            actor: Any = Actor.remote()  # type: ignore[attr-defined]
+            ray.get(actor.fine.remote())
+            caught(how, actor.work.remote(how.removeprefix("actor ")))
+            caught("called when dead", actor.fine.remote())
+        elif how == "rows":
+            rows()
+        else:
+            caught(how, work.remote(how))
+
+
+def rows() -> None:
+    import ray.data
+
+    def check(row):
+        if row["id"] == 11:
+            die("SIGSEGV")
+        return row
+
+    try:
+        ray.data.range(20, override_num_blocks=2).map(check, max_retries=0).materialize()
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is printed
+        notes = getattr(error, "__notes__", [])
+        print(json.dumps({"name": "rows", "types": [], "message": str(error), "notes": notes}), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--hook":
+        import lastwords
+        from lastwords.engines.ray import runtime_env
+
+        lastwords.enable()
+        OPTIONS["runtime_env"] = runtime_env()
+        del sys.argv[1]
+    is_late = sys.argv[1] == "--late"
+    if is_late:
+        del sys.argv[1]
+    ray.init(**OPTIONS)
+    if is_late:
+        import lastwords
+
+        ray.get(work.remote("nothing"))  # starts a worker that knows nothing of us
+        lastwords.enable()
+    main(sys.argv[1].split(","))

@@ -23,13 +23,13 @@ def pool() -> Callable[[], object]:
     return lambda: list(executor.map(spin, range(TASKS)))
 
 
-def spin(_: int) -> None:
+def spin(number: int) -> None:
     """About 100 µs of work, counted and not timed: a task that waits for the clock hides what was added to it.
 
     It allocates nothing: the numbers of a `range` cost a third more where the heap's free block happens to be the last
     of its pool, and what a process has imported decides that.
     """
-    for _ in itertools.repeat(None, 20_000):
+    for _ in itertools.repeat(number, 20_000):
         pass
 
 

@@ -10,21 +10,49 @@ TYPE_CHECKING = False  # as typing has it; importing typing itself would cost ev
 if TYPE_CHECKING:
     from lastwords.diagnosis import Diagnosis
     from lastwords.diagnosis.explain import explain
+    from lastwords.prevent.require import Unfit, require
     from lastwords.record.items import each, item
     from lastwords.record.session import enable
+    from lastwords.survive.executor import ProcessPoolExecutor
+    from lastwords.survive.policy import Policy, WorkerDied
 
-__all__ = ["Diagnosis", "each", "enable", "explain", "item"]
+__all__ = [
+    "Diagnosis",
+    "Policy",
+    "ProcessPoolExecutor",
+    "Unfit",
+    "WorkerDied",
+    "each",
+    "enable",
+    "explain",
+    "item",
+    "require",
+]
 
 _HOME_OF = {
     "Diagnosis": "lastwords.diagnosis",
+    "Policy": "lastwords.survive.policy",
+    "ProcessPoolExecutor": "lastwords.survive.executor",
+    "WorkerDied": "lastwords.survive.policy",
     "each": "lastwords.record.items",
     "enable": "lastwords.record.session",
     "explain": "lastwords.diagnosis",
     "item": "lastwords.record.items",
+    "Unfit": "lastwords.prevent.require",
+    "require": "lastwords.prevent.require",
 }
 
 
 def __getattr__(name: str) -> object:
+    if name == "_native":
+        # `from lastwords import _native` asks here first, and only then imports: the last moment to say no.
+        from lastwords.record.native_needs import check
+
+        check()
+    if name == "torch":
+        import lastwords.torch
+
+        return lastwords.torch
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

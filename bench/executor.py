@@ -1,0 +1,315 @@
+"""lastwords.ProcessPoolExecutor beside the pools that people use, in one run, on the same two workers.
+
+Each measurement is the best of a few rounds, in which all pools take turns: a busy neighbour hits them all. A pool that
+is not installed is left out. What a peer cannot do at all (`map` of pebble has no best chunk size of its own) is tried
+with several settings, and the best one counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from multiprocessing import get_context
+from typing import Any
+
+from bench.result import Result
+from lastwords import ProcessPoolExecutor
+
+NAME = "executor"
+WORKERS = 2
+ROUNDS = 5
+CHUNKS = (16, 64, 256, 1024)
+NUMBERS = 1_250_000
+"""float64: 10 MB."""
+
+Pool = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+def microsecond(value: int) -> int:
+    """About 1 µs of counted work."""
+    for _ in itertools.repeat(None, 40):
+        pass
+    return value
+
+
+def hundred_microseconds(index: int) -> None:
+    del index
+    for _ in itertools.repeat(None, 6_000):
+        pass
+
+
+def ours() -> Any:
+    return ProcessPoolExecutor(WORKERS, mp_context=get_context("fork"))
+
+
+def standard() -> Any:
+    return futures.ProcessPoolExecutor(WORKERS, mp_context=get_context("fork"))
+
+
+def peers() -> dict[str, Pool]:
+    """Those with `submit`, by name."""
+    found: dict[str, Pool] = {"ProcessPoolExecutor": standard}
+    with contextlib.suppress(ImportError):
+        import loky  # type: ignore[import-untyped]
+
+        found["loky"] = lambda: loky.ProcessPoolExecutor(WORKERS)
+    with contextlib.suppress(ImportError):
+        import pebble
+
+        found["pebble"] = lambda: Pebble(pebble.ProcessPool(WORKERS))
+    return found
+
+
+class Pebble:
+    """pebble's pool under the names that the others have."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Any:
+        return self._pool.schedule(work, args=args)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.close()
+        self._pool.join()
+
+
+def run(quick: bool) -> list[Result]:
+    rounds = 2 if quick else ROUNDS
+    return [
+        *submits(rounds, 2_000 if quick else 10_000),
+        *maps(rounds, 20_000 if quick else 200_000),
+        *arrays(rounds),
+        scaling(rounds, 2_000 if quick else 10_000),
+        replacement(5 if quick else 20),
+        memory(),
+    ]
+
+
+def submits(rounds: int, count: int) -> Iterator[Result]:
+    pools = {"ours": ours, **peers()}
+    rates = best_of(rounds, {name: bound(submit_rate, pool, count) for name, pool in pools.items()})
+    for name in pools:
+        if name != "ours":
+            limit = 10 if name == "ProcessPoolExecutor" else None
+            yield Result(
+                name=f"no-op submit, {name}",
+                ours=rates["ours"],
+                peer=rates[name],
+                unit="/s",
+                limit=limit,
+                better="higher",
+            )
+
+
+def submit_rate(pool: Pool, count: int) -> float:
+    with pool() as executor:
+        for future in [executor.submit(same, index) for index in range(50)]:
+            future.result()
+        begun = time.perf_counter()
+        for future in [executor.submit(same, index) for index in range(count)]:
+            future.result()
+        return count / (time.perf_counter() - begun)
+
+
+def maps(rounds: int, count: int) -> Iterator[Result]:
+    """Each at its best chunk size, ours too."""
+    ways: dict[str, Callable[[], float]] = {}
+    for chunk in CHUNKS:
+        ways[f"ours {chunk}"] = bound(map_rate, ours, count, chunk)
+        ways[f"Pool.map {chunk}"] = bound(pool_map_rate, count, chunk)
+        ways[f"joblib {chunk}"] = bound(joblib_rate, count, chunk)
+    ways["perfect"] = lambda: bare_rate(count, microsecond)
+    rates = best_of(rounds, ways)
+    top = {
+        name: max(rate for way, rate in rates.items() if way.startswith(name))
+        for name in ("ours", "Pool.map", "joblib", "perfect")
+    }
+    # Twice Pool.map is more than perfect where that one is past half of perfect itself: the third line says by how much.
+    for name, limit in (("Pool.map", 2.0), ("joblib", None), ("perfect", None)):
+        if top[name]:
+            yield Result(
+                name=f"map of 1 µs functions, {name}",
+                ours=top["ours"],
+                peer=top[name],
+                unit="/s",
+                limit=limit,
+                better="higher",
+            )
+
+
+def map_rate(pool: Pool, count: int, chunk: int) -> float:
+    with pool() as executor:
+        list(executor.map(microsecond, range(50)))
+        begun = time.perf_counter()
+        for _ in executor.map(microsecond, range(count), chunksize=chunk):
+            pass
+        return count / (time.perf_counter() - begun)
+
+
+def pool_map_rate(count: int, chunk: int) -> float:
+    with get_context("fork").Pool(WORKERS) as pool:
+        pool.map(microsecond, range(50))
+        begun = time.perf_counter()
+        pool.map(microsecond, range(count), chunksize=chunk)
+        return count / (time.perf_counter() - begun)
+
+
+def joblib_rate(count: int, chunk: int) -> float:
+    try:
+        from joblib import Parallel, delayed  # type: ignore[import-untyped]
+    except ImportError:
+        return 0.0
+    count //= 10
+    with Parallel(n_jobs=WORKERS, batch_size=chunk) as parallel:
+        parallel(delayed(microsecond)(index) for index in range(50))
+        begun = time.perf_counter()
+        parallel(delayed(microsecond)(index) for index in range(count))
+        return count / (time.perf_counter() - begun)
+
+
+def arrays(rounds: int) -> Iterator[Result]:
+    try:
+        import numpy as np
+    except ImportError:
+        return
+    array: Any = np.arange(NUMBERS, dtype="f8")
+    pools = {"ours": ours, **peers()}
+    rates = best_of(rounds, {name: bound(array_rate, pool, array) for name, pool in pools.items()})
+    for name in pools:
+        if name != "ours":
+            limit = 3 if name == "ProcessPoolExecutor" else None
+            yield Result(
+                name=f"10 MB of numpy there and back, {name}",
+                ours=rates["ours"],
+                peer=rates[name],
+                unit="/s",
+                limit=limit,
+                better="higher",
+            )
+
+
+def array_rate(pool: Pool, array: Any) -> float:
+    with pool() as executor:
+        executor.submit(same, array).result()
+        begun = time.perf_counter()
+        for _ in range(10):
+            executor.submit(same, array).result()
+        return 10 / (time.perf_counter() - begun)
+
+
+def scaling(rounds: int, count: int) -> Result:
+    """Against the same number of bare forked processes that do their share and say nothing."""
+    ways = {
+        "ours": lambda: task_rate(count),
+        "perfect": lambda: bare_rate(count, hundred_microseconds),
+    }
+    rates = best_of(rounds, ways)
+    return Result(
+        name="100 µs tasks, perfect scaling",
+        ours=rates["ours"],
+        peer=rates["perfect"],
+        unit="/s",
+        limit=0.95,
+        better="higher",
+    )
+
+
+def task_rate(count: int) -> float:
+    with ours() as executor:
+        list(executor.map(hundred_microseconds, range(100)))
+        begun = time.perf_counter()
+        for _ in executor.map(hundred_microseconds, range(count)):
+            pass
+        return count / (time.perf_counter() - begun)
+
+
+def bare_rate(count: int, work: Callable[[int], object]) -> float:
+    begun = time.perf_counter()
+    pids = []
+    for _ in range(WORKERS):
+        pid = os.fork()
+        if not pid:
+            for index in range(count // WORKERS):
+                work(index)
+            os._exit(0)
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    return count / (time.perf_counter() - begun)
+
+
+def replacement(deaths: int) -> Result:
+    """From a worker's SIGKILL to the next task's first line in its replacement; peer: the limit of 20 ms."""
+    times = []
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as executor:
+        executor.submit(same, 0).result()
+        for _ in range(deaths):
+            pid = executor.submit(os.getpid).result()
+            died = time.monotonic()
+            os.kill(pid, signal.SIGKILL)
+            while (begun := executor.submit(worker_and_time).result())[0] == pid:
+                pass
+            times.append(begun[1] - died)
+            time.sleep(0.3)  # the death is explained meanwhile: that is not what is measured
+    return Result(
+        name="a worker's death to the next task in its replacement, fork; limit 20 ms",
+        ours=statistics.median(times) * 1e3,
+        peer=20.0,
+        unit="ms",
+        limit=1.0,
+    )
+
+
+def worker_and_time() -> tuple[int, float]:
+    return os.getpid(), time.monotonic()
+
+
+def memory() -> Result:
+    """Proportional set size of an idle worker: what it adds to the machine."""
+    return Result(
+        name="memory of an idle worker, ProcessPoolExecutor",
+        ours=idle_memory(ours),
+        peer=idle_memory(standard),
+        unit="MB",
+        limit=1.0,
+    )
+
+
+def idle_memory(pool: Pool) -> float:
+    with pool() as executor:
+        pids = {future.result() for future in [executor.submit(slow_pid) for _ in range(WORKERS * 2)]}
+        return sum(map(private_bytes, pids)) / len(pids) / 1e6
+
+
+def slow_pid() -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def private_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        fields = dict(line.split(":", 1) for line in file.readlines()[1:])
+    return int(fields["Pss"].split()[0]) * 1024
+
+
+def bound(work: Callable[..., float], *args: Any) -> Callable[[], float]:
+    return lambda: work(*args)
+
+
+def best_of(rounds: int, ways: dict[str, Callable[[], float]]) -> dict[str, float]:
+    found = [{name: way() for name, way in ways.items()} for _ in range(rounds)]
+    return {name: max(one[name] for one in found) for name in ways}

@@ -1,0 +1,1 @@
+"""Losing one task and not the job. See README.md for the map."""

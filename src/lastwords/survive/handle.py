@@ -1,0 +1,398 @@
+"""One worker process, from the supervisor's side: starting it, handing it tasks, hearing its results."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from multiprocessing.context import BaseContext
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from lastwords import recording
+from lastwords.survive import channel, pickling, worker
+from lastwords.survive.blocks import Blocks, Lending
+from lastwords.survive.deaths import Sentence, Weight
+from lastwords.survive.tasks import Task
+
+KNOWN_BY_NAME = (FunctionType, BuiltinFunctionType)
+"""Pickled once and not with every task: a name stands for them, and they have no state that could change."""
+MOST_FUNCTIONS = 1024
+
+descriptors: set[int] = set()
+"""Of all supervisors in this process: a forked worker closes them."""
+
+
+class Functions:
+    """Functions that tasks call, numbered."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[int, bytes]] = {}
+        self._next = 0
+
+    def number(self, work: Callable[..., Any]) -> tuple[int, bytes]:
+        """Raises what pickling it raises."""
+        if type(work) not in KNOWN_BY_NAME:
+            return channel.NO_FUNCTION, b""
+        found = self._known.get(work)
+        if found is None:
+            if len(self._known) >= MOST_FUNCTIONS:
+                self._known.clear()
+            found = self._known[work] = (self._next, pickle.dumps(work, 5))
+            self._next += 1
+        return found
+
+
+InHand = tuple[Task, list[int], list[tuple[int, int]]]
+"""A task that a worker holds; its batch, as where that lies, how many of it are still held, and which one it is; its
+large arguments.
+"""
+
+
+class WorkerHandle:
+    def __init__(
+        self,
+        seat: int,
+        context: BaseContext,
+        settings: worker.Settings,
+        setup: worker.Setup | None,
+    ) -> None:
+        """Starts it. Raises what `Process.start` raises: set-up that cannot be pickled, no more processes."""
+        self.seat = seat
+        self.in_hand: dict[int, InHand] = {}
+        self.served = 0
+        """Tasks that it was handed since its birth."""
+        self.is_retiring = False
+        self.refusal: BaseException | None = None
+        """What its set-up raised."""
+        self.box: str | None = None
+        self._held_box: int | None = None
+        self.weight: Weight | None = None
+        self.handed_ns = 0
+        """When it was last told something while it had nothing to do."""
+        self.sentence: Sentence | None = None
+        """It has used more than it may, and is going to be ended."""
+        self._functions: set[int] = set()
+        self._next = 1
+        self._wanted = 0
+        self._unsent: deque[bytes] = deque()
+        self._sent_batches = 0
+        self._unread: list[tuple[int, int]] = []
+        """Batches that were taken back as a whole: which one it was, and where it lies until the worker has read it."""
+        descriptor, self._memory = channel.new_memory()
+        self._claims = self._memory.claims
+        self.words = self._memory.words
+        self._blocks = Blocks(self._memory.memory, channel.TASKS_AT, self._memory.span, settings.budget)
+        self._lending = Lending(self._memory.memory, settings.budget // 2)
+        self._pack = pickling.Packer(self._place, self._blocks.give_back)
+        frames, self._frames = os.pipe2(os.O_CLOEXEC)
+        self.bell, bell = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._frames, False)
+        os.set_blocking(self.bell, False)
+        ends = (descriptor, frames, bell)
+        try:
+            self.process = self._start(context, worker.Handover(self._memory, *ends), settings, setup)
+            self.pidfd = os.pidfd_open(self.pid)
+        except BaseException:
+            for one in (self._frames, self.bell):
+                os.close(one)
+            self._memory.close()
+            raise
+        finally:
+            for one in ends:
+                os.close(one)
+        self.memory_kills = recording.memory_kills(self.pid)
+        descriptors.update((self._frames, self.bell, self.pidfd))
+
+    def _start(
+        self,
+        context: BaseContext,
+        handover: worker.Handover,
+        settings: worker.Settings,
+        setup: worker.Setup | None,
+    ) -> Any:
+        is_forked = context.get_start_method() == "fork"
+        leave = (*descriptors, self._frames, self.bell) if is_forked else ()
+        process = context.Process(  # type: ignore[attr-defined]  # every context has it
+            target=worker.main, args=(self.seat, handover, settings, setup, leave), name=f"worker {self.seat}"
+        )
+        process.start()
+        return process
+
+    @property
+    def pid(self) -> int:
+        return int(self.process.pid)
+
+    @property
+    def is_serving(self) -> bool:
+        return self.words[channel.READY] == channel.SERVING
+
+    @property
+    def is_starting(self) -> bool:
+        return self.words[channel.READY] == channel.STARTING
+
+    @property
+    def has_news(self) -> bool:
+        return self.words[channel.WRITTEN] != self.words[channel.READ]
+
+    def find_box(self, run: recording.RunOfWorkers) -> None:
+        """While it lives. Where `lastwords run` watches, too, that one moves the box when its worker dies: we hold it."""
+        self.box = run.box_of(self.pid)
+        if self.box is not None and run.is_watched:
+            with contextlib.suppress(OSError):
+                self._held_box = os.open(self.box, os.O_RDONLY | os.O_CLOEXEC)
+                descriptors.add(self._held_box)
+
+    def take_box(self, run: recording.RunOfWorkers) -> tuple[str | None, int | None]:
+        """Where it can be read now that the worker is dead, and the descriptor to be closed afterwards."""
+        held, self._held_box = self._held_box, None
+        if held is None:
+            return self.box or run.box_of(self.pid), None
+        descriptors.discard(held)
+        return f"/proc/self/fd/{held}", held
+
+    # Handing over
+
+    def hand(self, tasks: list[Task], functions: Functions) -> list[Task]:
+        """Sends them as one batch. Returns those for which there is no room now; those that cannot be pickled fail."""
+        number = self._next
+        entries: list[Any] = []
+        packed: list[tuple[Task, list[tuple[int, int]]]] = []
+        definitions: dict[int, bytes] = {}
+        refused: list[Task] = []
+        for index, task in enumerate(tasks):
+            try:
+                function, definition = functions.number(task.work)
+                call = (task.args, task.kwargs) if definition else (task.work, task.args, task.kwargs)
+                payload, blocks = self._pack(call)
+            except pickling.NoRoom:
+                refused = tasks[index:]
+                break
+            except Exception as error:  # noqa: BLE001  # __reduce__ may raise anything; it is this task's own fault
+                task.failed(pickling.named("the task cannot be pickled", error))
+                continue
+            if definition and function not in self._functions:
+                definitions[function] = definition
+            entries.append((number + len(packed), task.label, function, payload, blocks))
+            packed.append((task, blocks))
+        if entries and not self._send_batch(definitions, entries, packed):
+            refused = [task for task, _ in packed] + refused
+        return refused
+
+    def _send_batch(
+        self,
+        definitions: dict[int, bytes],
+        entries: list[Any],
+        packed: list[tuple[Task, list[tuple[int, int]]]],
+    ) -> bool:
+        data = pickle.dumps((definitions, entries), 5)
+        at, first, count = self._room(len(data)), self._next, len(entries)
+        if at is None:
+            for _, blocks in packed:
+                self._forget_blocks(blocks)
+            return False
+        self._blocks.view(at, len(data))[:] = data
+        if not self.in_hand:
+            self.handed_ns = time.monotonic_ns()
+        self._sent_batches += 1
+        batch = [at, count, self._sent_batches]
+        self.in_hand.update(
+            (first + index, (task, batch, blocks)) for index, (task, blocks) in enumerate(packed)
+        )
+        self._claims.reset(first, count)
+        self._next += count
+        self.served += count
+        self._functions.update(definitions)
+        if self._lending.returned:
+            self.return_blocks()  # first: what it makes next then lies where the last one lay
+        self._send(channel.BATCH, at, len(data))
+        return True
+
+    def _place(self, raw: memoryview) -> tuple[int, int]:
+        at = self._room(raw.nbytes)
+        if at is None:
+            raise pickling.NoRoom
+        self._blocks.view(at, raw.nbytes)[:] = raw
+        return at, raw.nbytes
+
+    def _room(self, length: int) -> int | None:
+        """A worker that has nothing to do gives nothing back: then the budget does not hold."""
+        at = self._blocks.take(length)
+        if at is None and not self.in_hand:
+            self._blocks.budget, budget = channel.SPAN, self._blocks.budget
+            at = self._blocks.take(length)
+            self._blocks.budget = budget
+        return at
+
+    def _forget_blocks(self, blocks: Iterable[tuple[int, int]]) -> None:
+        for at, _ in blocks:
+            self._blocks.give_back(at)
+
+    def take_back(self, most: int) -> list[Task]:
+        """Tasks that it has not begun, the last ones first: they are somebody else's now."""
+        taken: list[Task] = []
+        for number in list(reversed(self.in_hand)):
+            # A task with a seat stays there, in its turn.
+            if len(taken) >= most or self.in_hand[number][0].seat is not None:
+                break
+            if not self._claims.revoke(number % channel.MOST_IN_HAND):
+                break
+            task, batch, blocks = self.in_hand.pop(number)
+            self._let_go(batch)
+            self._forget_blocks(blocks)  # it has not loaded them
+            taken.append(task)
+            self.served -= 1
+        return taken[::-1]
+
+    def _let_go(self, batch: list[int]) -> None:
+        batch[1] -= 1
+        if not batch[1]:
+            # It reads the frame sooner or later, and must not find another batch half written in the same place.
+            self._unread.append((batch[2], batch[0]))
+            self._free_read_batches()
+
+    def _free_read_batches(self) -> None:
+        read = self.words[channel.BATCHES]
+        for one in [one for one in self._unread if one[0] <= read]:
+            self._unread.remove(one)
+            self._blocks.give_back(one[1])
+
+    # Hearing
+
+    def hear(self) -> tuple[int, int]:
+        """Delivers what was published; how many tasks that were, and the nanoseconds they took together."""
+        count = total = 0
+        for tag, nanoseconds, payload in channel.read_records(self._memory):
+            kind, number = tag & 7, tag >> 3
+            if tag & channel.PART == channel.PART and number in self.in_hand:
+                self._deliver_part(self.in_hand[number][0], kind, payload)
+                continue
+            held = self.in_hand.pop(number, None)
+            if held is not None:
+                count += 1
+                total += nanoseconds
+                self._let_go(held[1])
+                self._deliver(held[0], kind, payload)
+            elif kind == channel.FREED:
+                self._forget_blocks((at, 0) for at in pickling.loads(payload))
+            elif number == 0:
+                self.refusal = pickling.load_exception(payload)
+        if self._unread:
+            self._free_read_batches()
+        wanted = self.words[channel.WANTS]
+        if self._lending.returned or wanted != self._wanted:
+            self.return_blocks()
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._send(channel.ROOM)
+        return count, total
+
+    def _deliver(self, task: Task, kind: int, payload: bytes) -> None:
+        try:
+            value = pickling.loads(payload) if kind == channel.VALUE else self._unusual(kind, payload)
+        except BaseException as error:  # noqa: BLE001  # __setstate__ may raise anything; it is this task's own result
+            value = _Raised(pickling.named("the result cannot be read back", error))
+        if type(value) is _Raised:
+            task.failed(value.error)
+        else:
+            task.succeeded(value)
+
+    def _deliver_part(self, task: Task, kind: int, payload: bytes) -> None:
+        """The worker has read each of them back: this fails for want of memory, or for classes that only it has."""
+        try:
+            task.part(self._unusual(kind, payload))
+        except BaseException as error:  # noqa: BLE001  # __setstate__ may raise anything
+            task.spoil(pickling.named("the results cannot be read back", error))
+
+    def _unusual(self, kind: int, payload: bytes) -> Any:
+        buffers = []
+        if kind & channel.LARGE:
+            at, length, blocks = pickling.loads(payload)
+            payload = self._lending.take_copy(at, length)
+            buffers = [self._lending.borrow(*block) for block in blocks]
+        if kind & ~channel.LARGE == channel.ERROR:
+            return _Raised(pickling.load_exception(payload))
+        return pickling.loads(payload, buffers=buffers)
+
+    def return_blocks(self) -> None:
+        """To the worker: nobody uses them any more."""
+        returned = self._lending.returned
+        while returned:
+            self._send(channel.RETURNED, returned.popleft())
+
+    def empty_bell(self) -> None:
+        try:
+            os.read(self.bell, 4096)
+        except BlockingIOError:
+            pass
+
+    # Pipe
+
+    def stop(self) -> None:
+        """After what it has in hand."""
+        self.is_retiring = True
+        self.handed_ns = time.monotonic_ns()
+        self._send(channel.STOP)
+
+    def kill(self) -> None:
+        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def _send(self, kind: int, at: int = 0, length: int = 0) -> None:
+        self._unsent.append(channel.FRAME.pack(kind, at, length))
+        self.flush()
+
+    def flush(self) -> bool:
+        """False: its pipe is full, which takes thousands of frames that it has not read; try again later."""
+        while self._unsent:
+            frames = b"".join(
+                self._unsent[index] for index in range(min(len(self._unsent), worker.MOST_FRAMES))
+            )
+            try:
+                os.write(self._frames, frames)
+            except BlockingIOError:
+                return False
+            except BrokenPipeError:
+                self._unsent.clear()  # it is dead, and we hear of it in a moment
+                return True
+            for _ in range(len(frames) // channel.FRAME.size):
+                self._unsent.popleft()
+        return True
+
+    # Its end
+
+    def exit_status(self) -> int:
+        """As wait(2) has it. To be asked when its pidfd says that it has ended."""
+        self.process.join()
+        code = int(self.process.exitcode or 0)
+        return -code if code < 0 else code << 8
+
+    def running(self) -> tuple[int, str, int]:
+        """Number of the task that it runs (0: none), the step it is at, the position within the task."""
+        words = self.words
+        number = words[channel.RUNNING]
+        return (
+            number if number in self.in_hand else 0,
+            worker.STEPS.get(words[channel.STEP], "running"),
+            words[channel.ITEM],
+        )
+
+    def close(self) -> None:
+        for one in (self._frames, self.bell, self.pidfd):
+            descriptors.discard(one)
+            os.close(one)
+        self._blocks.close()
+        self._memory.close()
+        self.process.close()
+
+
+class _Raised:
+    """What a task raised, to be told from an exception that it returned."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error

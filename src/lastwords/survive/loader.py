@@ -1,0 +1,81 @@
+"""`lastwords.torch.DataLoader`: torch's own, except that a death costs one item and not the epoch."""
+
+# ruff: noqa: SLF001  # torch has no public names for what its own loader is made of
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch.utils.data
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from lastwords.survive import loader_state
+from lastwords.survive.loader_iterator import SurvivingIterator
+from lastwords.survive.loader_report import Record, Report
+from lastwords.survive.policy import Policy
+
+
+class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc]  # torch is not looked into
+    """All of `torch.utils.data.DataLoader`, and `policy`: what to do when an item kills its worker.
+
+    Without a death the batches are torch's own, bit for bit. After one they are those of a run without it.
+    """
+
+    _iterator: Any
+
+    def __init__(self, *args: Any, policy: Policy | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.policy = policy or Policy()
+        self._current: weakref.ref[Any] | None = None
+        self._to_go_on_from: dict[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Loaders are copied and pickled; where an epoch is stays with the one that runs it."""
+        return self.__dict__ | {"_current": None}
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        iterator = super().__iter__()
+        self._current = weakref.ref(iterator)
+        return iterator
+
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        state, self._to_go_on_from = self._to_go_on_from, None
+        with loader_state.at_epoch_start(self, state):
+            if self.num_workers == 0:
+                return loader_state.SingleProcessIterator(self, state)
+            self.check_worker_number_rationality()
+            return SurvivingIterator(self, self.policy, record_of(self), state)
+
+    def report(self) -> Report:
+        """Deaths, lost items, times and waiting, since this loader was made."""
+        return record_of(self).finished()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the epoch is: after the last batch that was given. Small enough to be saved at every step."""
+        iterator = self._current() if self._current is not None else None
+        if iterator is not None and self._to_go_on_from is None:
+            return iterator.state()  # type: ignore[no-any-return]
+        return self._to_go_on_from or loader_state.epoch_start(self) | {"is_finished": True}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on from there; from the end of an epoch, with the next one."""
+        loader_state.check(state, self)
+        persistent, self._iterator = self._iterator, None
+        if persistent is not None:
+            persistent._shutdown_workers()
+        self._to_go_on_from = None if state["is_finished"] else state
+
+
+def record_of(loader: Any) -> Record:
+    """Of any loader, torch's own included: see `surviving_iterator`."""
+    record: Record | None = loader.__dict__.get("_lastwords_record")
+    if record is None:
+        record = loader.__dict__["_lastwords_record"] = Record()
+    return record
+
+
+def surviving_iterator(loader: Any) -> SurvivingIterator:
+    """For a loader of torch's own class, as `lastwords run --loader` makes it."""
+    loader.check_worker_number_rationality()
+    return SurvivingIterator(loader, getattr(loader, "policy", None) or Policy(), record_of(loader))

@@ -1,0 +1,153 @@
+"""What a loader has seen: deaths, items that were left out, how long things took, and who waited for whom."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lastwords.survive.deaths import Death
+
+SLOWEST = 10
+"""Items that are kept by name."""
+MOST_DEATHS = 1000
+WORTH_SAYING = 0.05
+"""Share of the trainer's time: below it, waiting is no matter."""
+
+
+@dataclass(frozen=True)
+class LostItem:
+    """An item that killed its worker each time, and what became of it."""
+
+    index: Any
+    batch: int
+    cause: str | None
+    how: str
+    substitute: Any = None
+    """The index that took its place; None: it was skipped."""
+
+
+@dataclass
+class WorkerTimes:
+    batches: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Report:
+    """`print(loader.report())` says it in words. All counts are since the loader was made."""
+
+    batches: int = 0
+    deaths: list[dict[str, Any]] = field(default_factory=list)
+    lost: list[LostItem] = field(default_factory=list)
+    workers: dict[int, WorkerTimes] = field(default_factory=dict)
+    slowest: list[tuple[float, Any]] = field(default_factory=list)
+    """Seconds and index, the slowest first."""
+    waited: float = 0.0
+    """Seconds that the trainer waited for batches."""
+    total: float = 0.0
+    """Seconds between its first wish and its last batch."""
+
+    @property
+    def skipped(self) -> list[LostItem]:
+        return [one for one in self.lost if one.substitute is None]
+
+    @property
+    def substituted(self) -> list[LostItem]:
+        return [one for one in self.lost if one.substitute is not None]
+
+    @property
+    def waiting_share(self) -> float:
+        return self.waited / self.total if self.total else 0.0
+
+    @property
+    def workers_needed(self) -> int | None:
+        """So many would keep the trainer busy, if they have a core each; None: it is, or too little was seen."""
+        busy = sum(one.seconds for one in self.workers.values())
+        computing = self.total - self.waited
+        if self.waiting_share < WORTH_SAYING or computing <= 0:
+            return None
+        return max(len(self.workers) + 1, -int(-busy // computing))
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"waiting_share": self.waiting_share, "workers_needed": self.workers_needed}
+
+    def __str__(self) -> str:
+        lines = [f"{self.batches} batches from {len(self.workers)} workers, {len(self.deaths)} deaths"]
+        lines += [self._waiting()] if self.total else []
+        for one in self.lost:
+            fate = "skipped" if one.substitute is None else f"replaced by item {one.substitute}"
+            lines.append(f"item {one.index} {fate}: its worker {one.how} ({one.cause or 'cause not known'})")
+        if self.slowest:
+            shown = ", ".join(f"{index} ({seconds * 1000:.1f} ms)" for seconds, index in self.slowest[:3])
+            lines.append(f"slowest items: {shown}")
+        return "\n".join(lines)
+
+    def _waiting(self) -> str:
+        text = f"the trainer waited {self.waiting_share:.0%} of the time"
+        needed = self.workers_needed
+        return text if needed is None else f"{text}: {needed} workers would do, with a core each"
+
+
+class Record:
+    """Writes the report. `arrived` and `died` are called by the supervisor's thread, the rest by the trainer's."""
+
+    def __init__(self) -> None:
+        self.report = Report()
+        self.poison: dict[Any, Any] = {}
+        """Indices that kill, and what stands for each: another index, or None. Later epochs need not find out again."""
+        self._slowest: list[tuple[int, int, Any]] = []
+        self._began: float | None = None
+        self._count = 0
+
+    def arrived(self, seat: int, index: Any, timing: tuple[int, int, int]) -> None:
+        nanoseconds, slowest, position = timing
+        times = self.report.workers.setdefault(seat, WorkerTimes())
+        times.batches += 1
+        times.seconds += nanoseconds / 1e9
+        if position >= 0 and (len(self._slowest) < SLOWEST or slowest > self._slowest[0][0]):
+            self._count += 1  # so that indices, which may be anything, are never compared
+            push = heapq.heappush if len(self._slowest) < SLOWEST else heapq.heapreplace
+            push(self._slowest, (slowest, self._count, index[position]))
+
+    def died(self, death: Death) -> None:
+        if len(self.report.deaths) < MOST_DEATHS:
+            self.report.deaths.append(
+                {
+                    "worker": death.seat,
+                    "pid": death.pid,
+                    "how": death.words,
+                    "cause": death.cause,
+                    "item": death.task.words(death) if death.task is not None else None,
+                    "id": death.diagnosis.evidence.id if death.diagnosis is not None else None,
+                    "time": death.time,
+                }
+            )
+
+    def lose(self, item: LostItem) -> None:
+        self.report.lost.append(item)
+
+    def wanted(self) -> float:
+        """The trainer asks for a batch."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now
+        return now
+
+    def got(self, since: float) -> None:
+        now = time.monotonic()
+        self.report.batches += 1
+        self.report.waited += now - since
+        assert self._began is not None
+        self.report.total += now - self._began
+        self._began = now
+
+    def pause(self) -> None:
+        """The epoch is over: what the trainer does until the next one is not time between two batches."""
+        self._began = None
+
+    def finished(self) -> Report:
+        self.report.slowest = [(one[0] / 1e9, one[2]) for one in sorted(self._slowest, reverse=True)]
+        return self.report

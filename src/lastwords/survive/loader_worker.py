@@ -1,0 +1,299 @@
+"""What runs in a DataLoader's worker: torch's own work, batch for batch and seed for seed, with every step named."""
+
+# ruff: noqa: SLF001  # torch has no public names for what its own loader is made of
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import IterDataPipe, _DatasetKind
+from torch.utils.data._utils import worker as torch_worker
+from torch.utils.data.graph_settings import apply_random_seed
+
+from lastwords.survive import loader_random, worker
+from lastwords.survive.loader_random import Changes, Snapshot
+from lastwords.survive.loader_transport import collate_into_shared_memory, pack
+
+WHOLE_BATCH = -1
+"""Position of a worker that works on all items at once: it collates, or the dataset fetches batches."""
+FIRST_PROBE = -2
+"""And of one that tries out suspects: the first group, the second at -3, and so on."""
+
+Timing = tuple[int, int, int]
+"""Nanoseconds of the batch; of its slowest item; that item's position (-1: not known)."""
+Fetched = tuple[bytes, list[Any], Changes | None, Any, Timing]
+"""A batch as it travels: structure, buffers, how the random numbers changed, the stream's state, times."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The same for all workers of a loader."""
+
+    kind: int
+    dataset: Any
+    auto_collation: bool
+    collate_fn: Callable[[Any], Any]
+    drop_last: bool
+    base_seed: int
+    init_fn: Callable[[int], object] | None
+    workers: int
+    shared_seed: int | None
+
+    @property
+    def is_iterable(self) -> bool:
+        return bool(self.kind == _DatasetKind.Iterable)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a worker is told of those before it in its seat. The first one has none."""
+
+    random: Snapshot
+    """After the last batch that was finished."""
+    random_at_start: Snapshot | None = None
+    """When the stream of an iterable dataset was begun; None: after the set-up, in the first epoch."""
+    passed: int = 0
+    """Batches that were taken from it."""
+    index: Any = None
+    """How many samples such a batch has, as torch says it."""
+    state: Any = None
+    """Of the stream after them, if it has one."""
+
+
+_loading: Loading | None = None
+
+
+def prepare(plan: Plan, seat: int, past: Past | None) -> None:
+    """The worker's set-up."""
+    global _loading  # noqa: PLW0603  # one worker is one process
+    _loading = Loading(plan, seat)
+    _loading.begin(past)
+
+
+def fetch(index: Any, probes: list[Any]) -> Fetched:
+    """One batch. `probes`: groups of suspects, to be tried out first."""
+    assert _loading is not None
+    return _loading.fetch(index, probes)
+
+
+def resume(shared_seed: int | None) -> tuple[Changes | None, Snapshot]:
+    """A new epoch. How the random numbers changed since the last batch, and as they were before."""
+    assert _loading is not None
+    return _loading.resume(shared_seed)
+
+
+# They name their items themselves, and better than by a call's arguments.
+fetch.marks_its_items = resume.marks_its_items = True  # type: ignore[attr-defined]
+
+
+class Loading:
+    def __init__(self, plan: Plan, seat: int) -> None:
+        self._plan = plan
+        self._seat = seat
+        self._dataset = plan.dataset
+        self._stream = _Stream(plan.dataset)
+        self._fetcher: Any = None
+        self._init_exception: ExceptionWrapper | None = None
+        self._has_ended = self._is_told = False
+        self._watch: loader_random.Watch
+
+    # Beginning: see torch.utils.data._utils.worker._worker_loop, step by step
+
+    def begin(self, past: Past | None) -> None:
+        collate_into_shared_memory()
+        torch.multiprocessing._set_thread_name("pt_data_worker")
+        torch.set_num_threads(1)
+        seed = self._seed()
+        self._apply_shared_seed(self._plan.shared_seed)
+        torch_worker._worker_info = torch_worker.WorkerInfo(
+            id=self._seat, num_workers=self._plan.workers, seed=seed, dataset=self._dataset
+        )
+        try:
+            if self._plan.init_fn is not None:
+                self._plan.init_fn(self._seat)
+            self._go_on(past) if past is not None else self._make_fetcher()
+        except Exception:  # noqa: BLE001  # as torch: it is the first batch's
+            self._init_exception = ExceptionWrapper(where=self._where)
+        self._watch = loader_random.Watch()
+
+    def _seed(self) -> int:
+        seed = self._plan.base_seed + self._seat
+        random.seed(seed)
+        torch.manual_seed(seed)
+        with suppress(ImportError):
+            import numpy as np
+
+            np.random.seed(torch_worker._generate_state(self._plan.base_seed, self._seat))
+        return seed
+
+    def _apply_shared_seed(self, shared_seed: int | None) -> None:
+        if isinstance(self._dataset, IterDataPipe):
+            assert shared_seed is not None
+            generator = torch.Generator()
+            generator.manual_seed(shared_seed)
+            self._dataset = apply_random_seed(self._dataset, generator)
+
+    def _make_fetcher(self) -> None:
+        self._stream = _Stream(self._dataset)
+        self._fetcher = _DatasetKind.create_fetcher(
+            self._plan.kind,
+            self._stream if self._plan.is_iterable else self._dataset,
+            self._plan.auto_collation,
+            self._plan.collate_fn,
+            self._plan.drop_last,
+        )
+
+    @property
+    def _where(self) -> str:
+        return f"in DataLoader worker process {self._seat}"
+
+    # In the place of a worker that died
+
+    def _go_on(self, past: Past) -> None:
+        if not self._plan.is_iterable:
+            self._make_fetcher()
+        elif past.state is not None:
+            self._stream.load_before(past.state)
+            self._make_fetcher()
+            self._stream.load_after(past.state)
+        else:
+            if past.random_at_start is not None:
+                loader_random.restore(past.random_at_start)
+            self._make_fetcher()
+            self._wind_forward(past)
+        loader_random.restore(past.random)
+
+    def _wind_forward(self, past: Past) -> None:
+        """Takes the same samples again, and throws them away."""
+        collate, self._fetcher.collate_fn = self._fetcher.collate_fn, _drop
+        for _ in range(past.passed):
+            with suppress(
+                Exception
+            ):  # a sample that raises was delivered as an exception, and the stream went on
+                self._fetcher.fetch(past.index)
+        self._fetcher.collate_fn = collate
+        if loader_random.Watch().snapshot != past.random and past.passed:
+            sys.stderr.write(
+                f"lastwords: worker {self._seat} of the DataLoader was replaced, and its iterable dataset did not draw "
+                "the same random numbers again: samples may be missing or come twice.\n"
+                "  Give the dataset state_dict() and load_state_dict(), and it goes on exactly where it was.\n"
+            )
+
+    # Batches
+
+    def resume(self, shared_seed: int | None) -> tuple[Changes | None, Snapshot]:
+        before = self._watch.snapshot
+        self._has_ended = False
+        self._plan = replace(self._plan, shared_seed=shared_seed)
+        self._apply_shared_seed(shared_seed)
+        self._make_fetcher()
+        return self._watch.changes(), before
+
+    def fetch(self, index: Any, probes: list[Any]) -> Fetched:
+        assert worker.current is not None
+        for number, suspects in enumerate(probes):
+            worker.current.at_item(FIRST_PROBE - number)
+            self._try_out(suspects)
+        noted = _Noted(index) if self._has_single_items(index) else None
+        worker.current.at_item(WHOLE_BATCH)
+        began = time.monotonic_ns()
+        value = self._value(index if noted is None else noted)
+        data, buffers = pack(value)
+        timing = (time.monotonic_ns() - began, *(noted.slowest if noted is not None else (0, -1)))
+        return data, buffers, self._changes(), self._stream.state(), timing
+
+    def _changes(self) -> Changes | None:
+        """The first time, all of it: nobody has been told yet."""
+        changes = self._watch.changes()
+        if self._is_told:
+            return changes
+        self._is_told = True
+        return self._watch.snapshot
+
+    def _has_single_items(self, index: Any) -> bool:
+        if not self._plan.auto_collation or self._plan.is_iterable or type(index) is not list:
+            return False
+        return not getattr(self._dataset, "__getitems__", None)
+
+    def _try_out(self, suspects: Any) -> None:
+        before = loader_random.Watch().snapshot
+        with suppress(Exception):
+            pack(self._fetcher.fetch(suspects))
+        loader_random.restore(before)
+
+    def _value(self, index: Any) -> Any:
+        if self._init_exception is not None:
+            value, self._init_exception = self._init_exception, None
+            return value
+        if self._has_ended:
+            return torch_worker._IterableDatasetStopIteration(self._seat)
+        try:
+            return self._fetcher.fetch(index)
+        except Exception as error:  # noqa: BLE001  # whatever the user's code raises is the trainer's
+            if isinstance(error, StopIteration) and self._plan.is_iterable:
+                self._has_ended = True
+                return torch_worker._IterableDatasetStopIteration(self._seat)
+            return ExceptionWrapper(where=self._where)
+
+
+def _drop(_samples: Any) -> None:
+    pass
+
+
+class _Noted(list[Any]):
+    """The indices of a batch. Walking along them says which one is worked on, and takes the time of each."""
+
+    slowest: tuple[int, int] = (0, -1)
+
+    def __iter__(self) -> Iterator[Any]:
+        assert worker.current is not None
+        at_item, clock = worker.current.at_item, time.monotonic_ns
+        slowest, slowest_at, before = 0, -1, clock()
+        for position, index in enumerate(super().__iter__()):
+            at_item(position, before)
+            yield index
+            now = clock()
+            if now - before > slowest:
+                slowest, slowest_at = now - before, position
+            before = now
+        self.slowest = (slowest, slowest_at)
+        at_item(WHOLE_BATCH, before)
+
+
+class _Stream:
+    """An iterable dataset, with access to the iterator that torch's fetcher makes of it."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.iterator: Any = None
+
+    def __iter__(self) -> Iterator[Any]:
+        self.iterator = iter(self.dataset)
+        return self.iterator  # type: ignore[no-any-return]
+
+    def state(self) -> Any:
+        """Of the iterator, else of the dataset; None: neither has one, or there is no stream."""
+        if self.iterator is None:
+            return None
+        if hasattr(self.iterator, "state_dict"):
+            return ("iterator", self.iterator.state_dict())
+        return ("dataset", self.dataset.state_dict()) if hasattr(self.dataset, "state_dict") else None
+
+    def load_before(self, state: tuple[str, Any]) -> None:
+        if state[0] == "dataset":
+            self.dataset.load_state_dict(state[1])
+
+    def load_after(self, state: tuple[str, Any]) -> None:
+        if state[0] == "iterator":
+            self.iterator.load_state_dict(state[1])
+
+
+__all__ = ["FIRST_PROBE", "WHOLE_BATCH", "Fetched", "Past", "Plan", "fetch", "prepare", "resume"]

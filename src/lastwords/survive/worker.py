@@ -1,0 +1,442 @@
+"""What runs in a worker: takes batches, claims each task, runs it, publishes its result before the next begins."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+import weakref
+from collections import deque
+
+from lastwords import recording
+from lastwords.survive import channel, pickling
+from lastwords.survive.blocks import Blocks, Lending
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import FrameType
+    from typing import Any
+
+    Setup = tuple[Callable[..., object], tuple[Any, ...]]
+    """A function and its arguments, called first in a new worker."""
+
+# Values of the word STEP: where in its task a worker is.
+LOADING, CALLING, SENDING, SETTING_UP, ENDING = range(1, 6)
+STEPS = {
+    0: "between tasks",
+    LOADING: "loading its task",
+    CALLING: "running",
+    SENDING: "sending its result",
+    SETTING_UP: "starting",
+    ENDING: "ending",
+}
+BELL_NS = 500_000
+"""Results wait at most about this long before the supervisor hears of them; it looks by itself as well."""
+PART_NS = 500_000
+"""Results of a chunk are published at least this often: what was finished before that never runs again."""
+GROUP_NS = 100_000
+MOST_IN_GROUP = 64
+"""Short items of a chunk between two looks at the clock."""
+MOST_FRAMES = 170
+"""That a pipe takes in one piece: PIPE_BUF is 4096."""
+
+current: Worker | None = None
+"""In a worker: itself."""
+
+
+class Handover:
+    """What the supervisor gives a new worker. Forked, it is simply there; else descriptors travel in the pickle."""
+
+    def __init__(self, memory: channel.SharedMemory, descriptor: int, frames: int, bell: int) -> None:
+        self.memory = memory
+        self.descriptor = descriptor
+        self.frames = frames
+        self.bell = bell
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from multiprocessing.reduction import DupFd
+
+        ends = [DupFd(one) for one in (self.descriptor, self.frames, self.bell)]
+        return _received, (self.memory.span, *ends)
+
+
+def _received(span: int, descriptor: Any, frames: Any, bell: Any) -> Handover:
+    own = descriptor.detach()
+    return Handover(channel.SharedMemory(own, span), own, frames.detach(), bell.detach())
+
+
+class Settings:
+    """The same for all workers of a supervisor. `parent`: 0 where workers are not its own children."""
+
+    def __init__(
+        self,
+        role: str,
+        directory: str | None,
+        budget: int,
+        parent: int,
+        *,
+        is_prompt: bool = False,
+    ) -> None:
+        self.role = role
+        self.directory = directory
+        self.budget = budget
+        self.parent = parent
+        self.bell_ns = 0 if is_prompt else BELL_NS
+
+
+def main(
+    index: int, handover: Handover, settings: Settings, setup: Setup | None, leave: Iterable[int] = ()
+) -> None:
+    """The target of the worker's Process. `leave`: descriptors of the supervisor's that a fork copied."""
+    global current  # noqa: PLW0603  # one worker is one process
+    for descriptor in leave:
+        os.close(descriptor)
+    if not recording.end_with_parent(settings.parent or os.getppid()):
+        return
+    threading.current_thread().name = "MainThread"  # forked from the supervisor's thread
+    recording.record_worker(settings.directory, settings.role, index)
+    current = Worker(index, handover, settings)
+    current.hear_interrupts()
+    os.close(handover.descriptor)
+    try:
+        if current.set_up(setup):
+            current.serve()
+    finally:
+        current.note_step(ENDING)  # threads that never end, and exit handlers that hang, come now
+        recording.end_item()
+    recording.say_exit(0)
+
+
+class Worker:
+    def __init__(self, index: int, handover: Handover, settings: Settings) -> None:
+        budget = settings.budget
+        self.index = index
+        self._bell_ns = settings.bell_ns
+        memory = handover.memory
+        self._memory = memory
+        self._words = memory.words
+        self._frames = handover.frames
+        self._bell = handover.bell
+        self._results = Blocks(memory.memory, memory.results_at, memory.span, budget)
+        self._lending = Lending(memory.memory, budget // 2)
+        self._pack = pickling.Packer(self._place, self._forget)
+        self._functions: dict[int, Any] = {}
+        self._waiting: deque[tuple[int, int, int]] = deque()
+        self._rung_ns = 0
+        self._is_unheard = False
+        self._allocated: dict[int, int] = {}
+        self._made: dict[int, weakref.ref[Any]] = {}
+        self._let_go: deque[int] = deque()
+
+    def set_up(self, setup: Setup | None) -> bool:
+        if setup is not None:
+            function, arguments = setup
+            self.note_step(SETTING_UP)
+            try:
+                recording.begin_call(None, recording.RUN, function, arguments, None)
+                function(*arguments)
+            except BaseException as error:  # noqa: BLE001  # as concurrent.futures: SystemExit counts, too
+                recording.record_exception(error)
+                self._publish(channel.ERROR, 0, pickling.dump_exception(error))
+                self._words[channel.READY] = channel.REFUSED
+                self._ring()
+                return False
+            finally:
+                recording.end_item()
+            self.note_step(0)
+        self._words[channel.READY] = channel.SERVING
+        self._ring()
+        return True
+
+    def hear_interrupts(self) -> None:
+        """Ctrl-C goes to the whole group. It is for the job, which tells us when to stop, and for code of the user's."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._interrupted)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._words[channel.STEP] in (CALLING, SETTING_UP):
+            signal.default_int_handler(number, frame)
+
+    def note_step(self, step: int) -> None:
+        """Outside of any task. Its time-out counts from now."""
+        self._words[channel.BEGAN] = time.monotonic_ns()
+        self._words[channel.STEP] = step
+
+    def serve(self) -> None:
+        """Until the supervisor says stop, or is gone."""
+        while True:
+            kind, at, length = self._next_frame()
+            if kind == channel.STOP:
+                return
+            if kind == channel.BATCH:
+                self._run_batch(at, length)
+            elif kind == channel.RETURNED:
+                self._give_back(at)
+
+    def _run_batch(self, at: int, length: int) -> None:
+        data = self._memory.memory[at : at + length]
+        self._words[channel.BATCHES] += 1  # its place may be used again, also if all of it was taken back
+        definitions, tasks = pickling.loads(data)
+        self._functions.update(definitions)
+        claim = self._memory.claims.claim
+        for task in tasks:
+            if claim(task[0] % channel.MOST_IN_HAND):
+                self._run(*task)
+
+    def _run(
+        self, number: int, label: int, function: int, payload: Any, blocks: list[tuple[int, int]]
+    ) -> None:
+        words = self._words
+        words[channel.STEP] = LOADING
+        words[channel.RUNNING] = number
+        began = time.monotonic_ns()
+        words[channel.BEGAN] = began
+        recording.begin(label, None, recording.LOAD)
+        try:
+            work, is_marked, args, kwargs = self._load(function, payload, blocks)
+            if not is_marked:
+                recording.begin_call(label, recording.RUN, work, args, kwargs)
+            words[channel.STEP] = CALLING
+            value = work(*args, **kwargs)
+            words[channel.STEP] = SENDING
+            del args, kwargs
+        except BaseException as error:  # noqa: BLE001  # it belongs to the task's owner, whatever it is
+            words[channel.STEP] = SENDING
+            recording.record_exception(error)
+            self._send(channel.ERROR, number, began, error)
+        else:
+            self._send(channel.VALUE, number, began, value)
+            del value
+        words[channel.RUNNING] = 0
+        words[channel.STEP] = 0
+        recording.end_item()
+        if self._lending.returned:
+            self._say_freed()
+
+    def _load(self, function: int, payload: Any, blocks: list[tuple[int, int]]) -> tuple[Any, ...]:
+        if isinstance(payload, tuple):
+            payload = self._lending.take_copy(*payload)
+        buffers = [self._lending.borrow(*block) for block in blocks]
+        if function == channel.NO_FUNCTION:
+            work, args, kwargs = pickling.loads(payload, buffers=buffers)
+            return work, bool(getattr(work, "marks_its_items", False)), args, kwargs
+        return (*self._function(function), *pickling.loads(payload, buffers=buffers))
+
+    def _function(self, number: int) -> Any:
+        """Loaded by the first task that needs it: if that kills us, it is that task's death."""
+        found = self._functions[number]
+        if isinstance(found, bytes):
+            work = pickling.loads(found)
+            found = self._functions[number] = (work, bool(getattr(work, "marks_its_items", False)))
+        return found
+
+    def _send(self, kind: int, number: int, began: int, value: Any) -> None:
+        self._words[channel.STEP] = SENDING
+        recording.phase(recording.SEND)
+        try:
+            if kind == channel.VALUE:
+                payload, blocks = self._pack(value)
+            else:
+                payload, blocks = pickling.dump_exception(value), pickling.NO_BLOCKS
+        except BaseException as error:  # noqa: BLE001  # __reduce__ may raise anything
+            kind, blocks = channel.ERROR, pickling.NO_BLOCKS
+            payload = pickling.dump_exception(pickling.named("the result cannot be pickled", error))
+        if blocks or pickling.is_large(payload):
+            kind |= channel.LARGE
+            payload = pickle.dumps((*self._place_always(payload), blocks), 5)
+        now = time.monotonic_ns()
+        self._publish(kind, number, payload, now - began)
+        if self._allocated:
+            self._forget_unsent(blocks)
+        if now - self._rung_ns > self._bell_ns:
+            self._ring()
+
+    def run_items(self, work: Callable[..., Any], items: list[Any], label: int, *, rows: bool) -> list[Any]:
+        """Publishes the results on the way, and has none left at the end. Each item has the time-out of a task.
+
+        The shared word names every item. The black box and the clock cost more than a short item takes: they hear of
+        each one that is long, and of short ones in groups.
+        """
+        words, place, clock = self._words, channel.ITEM, time.monotonic_ns
+        found: list[Any] = []
+        add = found.append
+        at, group = 0, 1
+        began = published = clock()
+        try:
+            while at < len(items):
+                recording.begin(label + at, None, recording.RUN)
+                for position, item in enumerate(items[at : at + group], at):
+                    words[place] = position
+                    add(work(*item) if rows else work(item))
+                at += group
+                now = words[channel.BEGAN] = clock()
+                group = _next_group(group, now - began)
+                if now - published > PART_NS:
+                    self._publish_part(found)
+                    now = published = clock()
+                began = now
+        finally:
+            self._publish_part(found)
+        return found
+
+    def _publish_part(self, values: list[Any]) -> None:
+        """What is published survives us. `values` is empty then."""
+        if not values:
+            return
+        self._words[channel.STEP] = SENDING
+        try:
+            payload, blocks = self._pack(values)
+        except BaseException as error:  # __reduce__ may raise anything
+            if len(values) == 1:
+                raise pickling.named("the result cannot be pickled", error) from error
+            each = values.copy()
+            values.clear()  # what comes behind the bad one must not take its place
+            for value in each:
+                self._publish_part([value])
+            return
+        kind = channel.PART
+        if blocks or pickling.is_large(payload):
+            kind |= channel.LARGE
+            payload = pickle.dumps((*self._place_always(payload), blocks), 5)
+        self._publish(kind, self._words[channel.RUNNING], payload)
+        values.clear()
+        self._words[channel.STEP] = CALLING
+
+    def _forget_unsent(self, sent: list[tuple[int, int]]) -> None:
+        """Allocated by the task, and not part of its result."""
+        for at in self._allocated.keys() - {block[0] for block in sent}:
+            self._give_back(at)
+        self._allocated.clear()
+
+    # What a task may use
+
+    def allocate(self, length: int) -> object:
+        """A buffer in shared memory: a result built in it is handed over without a copy."""
+        from ctypes import c_char
+
+        at, _ = self._place_room(length)
+        buffer = (c_char * length).from_buffer(self._memory.memory, at)
+        self._allocated[at] = length
+        self._made[at] = weakref.ref(buffer)
+        return buffer
+
+    def at_item(self, position: int, since: int = 0) -> None:
+        """For tasks of several items: which one is worked on, for whoever explains a death.
+
+        `since` (`time.monotonic_ns()`): it has the time-out of a task for itself, beginning there.
+        """
+        self._words[channel.ITEM] = position
+        if since:
+            self._words[channel.BEGAN] = since
+
+    # Room
+
+    def _give_back(self, at: int) -> None:
+        """Whoever built something there may have kept it, in a cache of the dataset's say: then it stays theirs."""
+        made = self._made.pop(at, None)
+        buffer = made() if made is not None else None
+        if buffer is None:
+            self._results.give_back(at)
+        else:
+            weakref.finalize(buffer, self._let_go.append, at).atexit = False
+
+    def _place(self, raw: memoryview) -> tuple[int, int]:
+        if self._allocated:
+            at = self._lies_at(raw)
+            if at in self._allocated and self._allocated[at] >= raw.nbytes:
+                return at, raw.nbytes
+        return self._place_always(raw)
+
+    def _forget(self, at: int) -> None:
+        if at not in self._allocated:
+            self._results.give_back(at)
+
+    def _lies_at(self, raw: memoryview) -> int:
+        """As an offset into the shared memory; nonsense for anything outside, and nobody's block then."""
+        if raw.readonly:
+            return -1
+        from ctypes import addressof, c_char
+
+        return addressof(c_char.from_buffer(raw)) - addressof(c_char.from_buffer(self._memory.memory))
+
+    def _place_always(self, data: bytes | memoryview) -> tuple[int, int]:
+        at, length = self._place_room(len(data))
+        self._results.view(at, length)[:] = data
+        return at, length
+
+    def _place_room(self, length: int) -> tuple[int, int]:
+        """The budget is spent: the supervisor may have blocks to return. It has not: go over the budget."""
+        while self._let_go:
+            self._results.give_back(self._let_go.popleft())
+        at = self._results.take(length)
+        if at is None:
+            self._wait_for_room()
+            at = self._results.take(length)
+        if at is None:
+            self._results.budget, budget = channel.SPAN, self._results.budget
+            at = self._results.take(length)
+            self._results.budget = budget
+        if at is None:
+            raise MemoryError(f"no room for {length} bytes in the memory shared with the supervisor")
+        return at, length
+
+    def _wait_for_room(self) -> None:
+        """Until the supervisor has read all that was published, and returned what it had to return."""
+        self._words[channel.WANTS] += 1
+        self._ring()
+        is_waiting = True
+        while is_waiting:
+            for frame in self._read_frames():
+                if frame[0] == channel.ROOM:
+                    is_waiting = False
+                elif frame[0] == channel.RETURNED:
+                    self._give_back(frame[1])
+                else:
+                    self._waiting.append(frame)
+
+    # Pipes
+
+    def _publish(self, kind: int, number: int, payload: bytes, nanoseconds: int = 0) -> None:
+        while not channel.write_record(self._memory, number << 3 | kind, nanoseconds, payload):
+            self._wait_for_room()
+        self._is_unheard = True
+
+    def _say_freed(self) -> None:
+        freed = [self._lending.returned.popleft() for _ in range(len(self._lending.returned))]
+        self._publish(channel.FREED, 0, pickle.dumps(freed, 5))
+
+    def _ring(self) -> None:
+        self._is_unheard = False
+        self._rung_ns = time.monotonic_ns()
+        try:
+            os.write(self._bell, b"!")
+        except BrokenPipeError:
+            os._exit(0)  # nobody is left to work for
+
+    def _next_frame(self) -> tuple[int, int, int]:
+        while not self._waiting:
+            if self._is_unheard:
+                self._ring()
+            self._waiting.extend(self._read_frames())
+        return self._waiting.popleft()
+
+    def _read_frames(self) -> list[tuple[int, int, int]]:
+        while True:
+            try:
+                data = os.read(self._frames, MOST_FRAMES * channel.FRAME.size)
+                break
+            except KeyboardInterrupt:  # by somebody's own handler
+                continue
+        if not data:
+            os._exit(0)  # nobody is left to work for
+        return list(channel.FRAME.iter_unpack(data))
+
+
+def _next_group(group: int, nanoseconds: int) -> int:
+    """So many items that they take about as long as a group may."""
+    if nanoseconds > GROUP_NS:
+        return max(1, group // 2)
+    return min(group * 2, MOST_IN_GROUP) if nanoseconds < GROUP_NS // 4 else group

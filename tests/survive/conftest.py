@@ -1,0 +1,77 @@
+"""After each test nothing is left: no process, no descriptor, no mapping, no thread, no box."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
+
+import pytest
+
+
+def children() -> set[int]:
+    found: set[int] = set()
+    for task in os.listdir("/proc/self/task"):
+        try:
+            found.update(map(int, Path(f"/proc/self/task/{task}/children").read_text().split()))
+        except OSError:  # noqa: PERF203  # it may end while we look
+            continue
+    # Both belong to the whole process and stay until it ends.
+    known = {
+        getattr(forkserver._forkserver, "_forkserver_pid", None),
+        getattr(resource_tracker._resource_tracker, "_pid", None),
+    }
+    return found - {pid for pid in known if pid is not None}
+
+
+def descriptors() -> dict[str, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:  # noqa: PERF203  # it may end while we look
+            continue
+    return found
+
+
+def shared_memory_files() -> list[str]:
+    """Of ours: other jobs of the machine may have some."""
+    return [name for name in os.listdir("/dev/shm") if "lastwords" in name or str(os.getpid()) in name]
+
+
+def arenas() -> int:
+    return Path("/proc/self/maps").read_text().count("memfd:lastwords-worker")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LASTWORDS_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("LASTWORDS", raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(home: Path) -> Iterator[None]:
+    gc.collect()
+    threads, before = set(threading.enumerate()), descriptors()
+    yield
+    gc.collect()
+    assert children() == set()
+    assert set(threading.enumerate()) - threads == set()
+    opened = {name: what for name, what in descriptors().items() if before.get(name) != what}
+    assert {name: what for name, what in opened.items() if not is_of_forkserver(name)} == {}
+    assert arenas() == 0
+    assert shared_memory_files() == []
+    assert list((home / "runs").glob("*")) == []
+
+
+def is_of_forkserver(descriptor: str) -> bool:
+    """It and the resource tracker are started by the first test that needs them."""
+    known = {
+        getattr(forkserver._forkserver, "_forkserver_alive_fd", None),
+        getattr(resource_tracker._resource_tracker, "_fd", None),
+    }
+    return int(descriptor) in known

@@ -1,0 +1,73 @@
+"""What a loader says of itself, and a leak that is cut off between two batches without a seam."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch.utils.data import DataLoader as TorchDataLoader
+
+import lastwords
+from lastwords.survive.loader_report import LostItem, Record
+from lastwords.torch import DataLoader
+from tests.loader.subjects import Augmented, digest
+
+pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:This DataLoader will create")]
+
+
+def test_words():
+    record = Record()
+    for seat in (0, 1):
+        record.arrived(seat, ["a", "b"], (30_000_000, 20_000_000 + seat, 1))
+    record.report.batches, record.report.waited, record.report.total = 2, 0.03, 0.04
+    record.lose(LostItem("b", 0, "null-pointer", "died of SIGSEGV"))
+    record.lose(LostItem("c", 1, None, "died of SIGABRT", "d"))
+    assert str(record.finished()).splitlines() == [
+        "2 batches from 2 workers, 0 deaths",
+        "the trainer waited 75% of the time: 6 workers would do, with a core each",
+        "item b skipped: its worker died of SIGSEGV (null-pointer)",
+        "item c replaced by item d: its worker died of SIGABRT (cause not known)",
+        "slowest items: b (20.0 ms), b (20.0 ms)",
+    ]
+    assert record.finished().as_dict()["workers_needed"] == 6
+
+
+def test_a_trainer_that_never_waits_needs_no_more_workers():
+    record = Record()
+    record.arrived(0, [1], (1_000, 10, 0))
+    record.report.waited, record.report.total = 0.001, 1.0
+    assert record.finished().workers_needed is None
+
+
+def test_it_counts_and_times_what_happened():
+    loader = DataLoader(Augmented(40), batch_size=4, num_workers=2)
+    for _ in loader:
+        pass
+    report = loader.report()
+    assert report.batches == 10
+    assert {seat: one.batches for seat, one in report.workers.items()} == {0: 5, 1: 5}
+    assert 0 < report.waiting_share <= 1
+    assert len(report.slowest) == 10
+    assert report.slowest[0][0] >= report.slowest[-1][0] > 0
+    assert not report.deaths and not report.lost
+
+
+class Leaking(Augmented):
+    kept: ClassVar[list[Any]] = []
+
+    def __getitem__(self, index: int) -> Any:
+        self.kept.append(torch.ones(1 << 18))  # 1 MiB
+        time.sleep(0.015)  # memory is weighed four times a second
+        return super().__getitem__(index)
+
+
+def test_a_leak_is_cut_off_between_batches_and_nobody_sees_it():
+    digests, iterator = [], None
+    for kind, more in ((TorchDataLoader, {}), (DataLoader, {"policy": lastwords.Policy(recycle=16 << 20)})):
+        torch.manual_seed(6)
+        iterator = iter(kind(Leaking(120), batch_size=4, num_workers=2, shuffle=True, **more))
+        digests.append(digest(iterator))
+    assert digests[0] == digests[1]
+    assert iterator is not None and iterator._supervisor.recycled > 0

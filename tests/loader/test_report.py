@@ -58,7 +58,7 @@ class Leaking(Augmented):
     kept: ClassVar[list[Any]] = []
 
     def __getitem__(self, index: int) -> Any:
-        self.kept.append(torch.ones(1 << 18))  # 1 MiB
+        self.kept.append(torch.ones(1 << 17))  # 512 KiB
         time.sleep(0.015)  # memory is weighed four times a second
         return super().__getitem__(index)
 
@@ -67,7 +67,7 @@ def test_a_leak_is_cut_off_between_batches_and_nobody_sees_it():
     digests, iterator = [], None
     for kind, more in ((TorchDataLoader, {}), (DataLoader, {"policy": lastwords.Policy(recycle=16 << 20)})):
         torch.manual_seed(6)
-        iterator = iter(kind(Leaking(120), batch_size=4, num_workers=2, shuffle=True, **more))
+        iterator = iter(kind(Leaking(320), batch_size=4, num_workers=2, shuffle=True, **more))
         digests.append(digest(iterator))
     assert digests[0] == digests[1]
     assert iterator is not None and iterator._supervisor.recycled > 0

@@ -1,4 +1,4 @@
-"""One cluster for all tests of Spark, started when the first of them needs it."""
+"""One cluster for all tests of Spark, started when the first of them needs it and gone after the last."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.engines.spark.cluster import Cluster, left_over, missing
 from tests.engines.spark.memory_group import small_memory_group
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def memory_group():
     with small_memory_group(f"lastwords-spark-{os.getpid()}") as path:
         yield path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory, memory_group):
     lacking = missing()
     if lacking is not None:

@@ -53,10 +53,18 @@ def directory(tmp_path: Path) -> Iterator[RunDirectory]:
 @pytest.fixture
 def watcher(directory: RunDirectory) -> Iterator[Watcher]:
     """Without a command of its own; the children of this test are reaped by it, as `run` would."""
+    bury_the_children_of_other_tests()
     with select.epoll() as epoll:
         made = Watcher(-1, directory, epoll)
         made._curves._started()  # Its one descriptor is there before any test counts them.
         yield made
+
+
+def bury_the_children_of_other_tests() -> None:
+    """A watcher reaps whoever is there, and would tell of those whom an earlier test has started and forgotten."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def ended(watcher: Watcher, count: int) -> list[Ended]:

@@ -206,6 +206,11 @@ class TestMemory:
     def test_enough(self):
         assert only(memory, memory.Memory((self.MACHINE,))).severity == "fine"
 
+    def test_a_job_that_was_killed_before_it_could_be_measured(self):
+        killed = Job(source="measured", words="0 items", workers=4, memory_kills=1)
+        found = only(memory, memory.Memory((MemoryRoom("/g", 1 << 30, 0), self.MACHINE)), killed)
+        assert found.severity == "kills" and "the kernel killed the job" in found.says and found.fixes
+
 
 @pytest.mark.parametrize(
     ("limit", "severity"), [(None, "fine"), (4096, "fine"), (120, "risk"), (110, "kills")]

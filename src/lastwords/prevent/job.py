@@ -30,6 +30,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """That each worker costs the main process."""
     threads: int | None = None
     """Of all its processes."""
+    memory_kills: int = 0
+    """That its first batches met."""
     held_batches: int = 1
     """That the main process keeps at the same time."""
 

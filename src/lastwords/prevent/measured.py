@@ -77,6 +77,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """OpenMP and BLAS libraries that one process had loaded."""
     said: tuple[str, ...] = ()
     """The last lines that it wrote, where it failed."""
+    memory_kills: int = 0
+    """How often the kernel killed for want of memory in our control groups meanwhile."""
     left_running: int = 0
     """Processes that it left behind, and that we ended."""
     deaths: int = 0

@@ -51,5 +51,6 @@ def of_trial(trial: Trial) -> Job:
         main_descriptors=main.descriptors if main else None,
         descriptors_per_worker=0.0,
         threads=trial.threads,
+        memory_kills=trial.memory_kills,
         held_batches=max(1, math.ceil(trial.held_batches or 1)),
     )

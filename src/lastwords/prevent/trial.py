@@ -76,7 +76,7 @@ def _run(words: Sequence[str], dose: Dose, home: str) -> Trial:
     with contextlib.suppress(OSError):
         _native.become_subreaper()
     segments, children = _segments(), _children()
-    sampler = Sampler(home)
+    sampler, kills = Sampler(home), _memory_kills()
     with _told_to_stop():
         running = _start(words, home)
         try:
@@ -85,7 +85,7 @@ def _run(words: Sequence[str], dose: Dose, home: str) -> Trial:
             _stop(running.process)
             left = _end_orphans(children)
             _remove_segments(sampler.pids, segments)
-    return _told(words, running, sampler, ended, left)
+    return _told(words, running, sampler, ended, left, _most_new(kills, _memory_kills()))
 
 
 @contextlib.contextmanager
@@ -206,7 +206,19 @@ def _remove_segments(pids: set[int], before: set[str]) -> None:
                 os.unlink(f"/dev/shm/{name}")  # noqa: S108  # it was this trial's own
 
 
-def _told(words: Sequence[str], running: _Running, sampler: Sampler, ended: str, left: int) -> Trial:
+def _memory_kills() -> dict[str, int]:
+    """Of the groups around us, which are the job's own: a trial that dies young leaves no peak to judge by."""
+    return {group: count for group, _, count in _native.oom_kills(os.getpid())}
+
+
+def _most_new(before: dict[str, int], after: dict[str, int]) -> int:
+    """The same kill counts in a group and, in version 2, in all groups around it."""
+    return max((count - before.get(group, count) for group, count in after.items()), default=0)
+
+
+def _told(
+    words: Sequence[str], running: _Running, sampler: Sampler, ended: str, left: int, memory_kills: int
+) -> Trial:
     is_by_itself = ended.startswith(("exit", "signal"))
     said = _last_lines(running.output)
     if ended in ("exit code 126", "exit code 127") and not sampler.pids and said:
@@ -218,6 +230,7 @@ def _told(words: Sequence[str], running: _Running, sampler: Sampler, ended: str,
         ended=ended,
         is_failure=is_failure,
         said=_of_the_job(said) if is_failure else (),
+        memory_kills=memory_kills,
         left_running=left,
         deaths=_deaths(running.home),
     )

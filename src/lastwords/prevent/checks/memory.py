@@ -44,23 +44,32 @@ def judge(found: Memory, job: Job) -> Iterator[Finding]:
         "free": least.free,
         "needed": needed,
     }
+    if job.memory_kills:
+        yield Finding(
+            severity="kills",
+            says=f"{_where(least)} {sizes.words(least.free)}, and the kernel killed the job for it in its first batches",
+            measured=tuple(measured),
+            fixes=_fixes(least, job, max(needed, least.limit)),
+            facts=facts | {"memory_kills": job.memory_kills},
+        )
+        return
     is_small = job.source != "measured" and left < SMALL
     if needed <= least.free * RESERVE and not is_small:
         yield fine(f"{sizes.words(least.free)} of memory to be had", *measured, **facts)
         return
-    is_machine = least.where == "this machine"
-    where = (
-        "this machine leaves"
-        if is_machine
-        else f"the memory limit here is {sizes.words(least.limit)} and leaves"
-    )
     yield Finding(
         severity="kills" if left < 0 else "risk",
-        says=f"{where} {sizes.words(least.free)}{_takes(job, needed, left)}",
+        says=f"{_where(least)} {sizes.words(least.free)}{_takes(job, needed, left)}",
         measured=tuple(measured),
         fixes=_fixes(least, job, needed),
         facts=facts,
     )
+
+
+def _where(least: MemoryRoom) -> str:
+    if least.where == "this machine":
+        return "this machine leaves"
+    return f"the memory limit here is {sizes.words(least.limit)} and leaves"
 
 
 def need(job: Job) -> tuple[int, list[str]]:

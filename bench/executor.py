@@ -102,15 +102,19 @@ def run(quick: bool) -> list[Result]:
 def submits(rounds: int, count: int) -> Iterator[Result]:
     pools = {"ours": ours, **peers()}
     rates = best_of(rounds, {name: bound(submit_rate, pool, count) for name, pool in pools.items()})
-    for name in pools:
+    yield from against_each("no-op submit", rates, limit=10)
+
+
+def against_each(what: str, rates: dict[str, float], limit: float) -> Iterator[Result]:
+    """The limit is one against the standard pool; all others are shown."""
+    for name, rate in rates.items():
         if name != "ours":
-            limit = 10 if name == "ProcessPoolExecutor" else None
             yield Result(
-                name=f"no-op submit, {name}",
+                name=f"{what}, {name}",
                 ours=rates["ours"],
-                peer=rates[name],
+                peer=rate,
                 unit="/s",
-                limit=limit,
+                limit=limit if name == "ProcessPoolExecutor" else None,
                 better="higher",
             )
 
@@ -189,17 +193,7 @@ def arrays(rounds: int) -> Iterator[Result]:
     array: Any = np.arange(NUMBERS, dtype="f8")
     pools = {"ours": ours, **peers()}
     rates = best_of(rounds, {name: bound(array_rate, pool, array) for name, pool in pools.items()})
-    for name in pools:
-        if name != "ours":
-            limit = 3 if name == "ProcessPoolExecutor" else None
-            yield Result(
-                name=f"10 MB of numpy there and back, {name}",
-                ours=rates["ours"],
-                peer=rates[name],
-                unit="/s",
-                limit=limit,
-                better="higher",
-            )
+    yield from against_each("10 MB of numpy there and back", rates, limit=3)
 
 
 def array_rate(pool: Pool, array: Any) -> float:

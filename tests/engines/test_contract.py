@@ -48,4 +48,6 @@ def test_untested_versions_warn_once(capsys):
 
 def test_a_closed_log_is_no_reason_to_fail(monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
-    Engine("Bench", tested=()).off("no reason")
+    engine = Engine("Bench", tested=())
+    engine.off("no reason")
+    assert engine.guarded(lambda: "called")() is None

@@ -113,6 +113,23 @@ def test_pools_in_workers_of_pools(start: str):
         assert executor.submit(nested, 2).result(PATIENCE) == 3
 
 
+def files_that_an_inner_worker_still_has() -> int:
+    """Those of a worker that take the numbers of what it closed when it was forked, and those of its own pool."""
+    files = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]
+    with ProcessPoolExecutor(1) as executor:
+        return executor.submit(count_open, files).result(PATIENCE)
+
+
+def count_open(files: list[int]) -> int:
+    return sum(Path(f"/proc/self/fd/{one}").exists() for one in files)
+
+
+def test_a_pool_in_a_forked_worker_closes_nobody_elses_files():
+    with ProcessPoolExecutor(3, multiprocessing.get_context("fork")) as executor:
+        futures = [executor.submit(files_that_an_inner_worker_still_has) for _ in range(6)]
+        assert [future.result(PATIENCE) for future in futures] == [40] * 6
+
+
 def nested_death(way: str) -> int:
     with ProcessPoolExecutor(1, policy=Policy(on_poison="skip")) as executor:
         executor.submit(deadly.die_running, way).result(PATIENCE)

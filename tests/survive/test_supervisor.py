@@ -10,6 +10,7 @@ import os
 import pickle
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -226,3 +227,32 @@ def test_workers_end_with_their_parent(home: Path):
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
     shutil.rmtree(home / "runs")  # what `lastwords list` takes up when it is asked next
+
+
+def test_killing_a_worker_that_has_just_died_is_no_error(supervisor: Supervisor, outcomes: queue.SimpleQueue):
+    """Seen when all initializers abort: the pool breaks while the last worker is dead and not yet heard of."""
+    supervisor.submit(Noted(outcomes, where, label="first"))
+    outcomes.get(timeout=PATIENCE)
+    handle = next(seat.worker for seat in supervisor._dispatch.seats if seat.worker is not None)
+    os.kill(handle.pid, signal.SIGKILL)
+    os.waitid(os.P_PIDFD, handle.pidfd, os.WEXITED | os.WNOWAIT)
+    handle.kill()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_of_its_own_leaves_no_worker_behind(outcomes: queue.SimpleQueue):
+    """Whether tasks run or the pool is already broken; the fixture of this folder looks for what is left."""
+    for is_broken in (False, True):
+        one = Supervisor(2, multiprocessing.get_context("fork"))
+        one.start_all()
+        one.submit(Noted(outcomes, where, label="first"))
+        outcomes.get(timeout=PATIENCE)
+        pids = one.pids()
+
+        def err(one: Supervisor = one, is_broken: bool = is_broken) -> None:
+            one.broken = RuntimeError("broken before") if is_broken else None
+            raise RuntimeError("an error of ours")
+
+        one.note(err)
+        one.join(PATIENCE)
+        assert not one.is_alive() and not any(Path(f"/proc/{pid}").exists() for pid in pids)

@@ -25,6 +25,8 @@ MOST_FUNCTIONS = 1024
 
 descriptors: set[int] = set()
 """Of all supervisors in this process: a forked worker closes them."""
+# In a fork the numbers soon stand for other files, and a pool made there must not have its workers close those.
+os.register_at_fork(after_in_child=descriptors.clear)
 
 
 class Functions:
@@ -339,7 +341,9 @@ class WorkerHandle:
         self._send(channel.STOP)
 
     def kill(self) -> None:
-        signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        """At once. Workers that start badly die by themselves, often before we have heard of it."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def _send(self, kind: int, at: int = 0, length: int = 0) -> None:
         self._unsent.append(channel.FRAME.pack(kind, at, length))

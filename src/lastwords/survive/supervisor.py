@@ -536,6 +536,12 @@ class Supervisor:
         if self._progress is not None:
             self._progress.close()
         self._coroner.close()
+        for worker in {
+            worker for _, worker in self._by_descriptor.values()
+        }:  # none, unless an error of ours brought us here
+            worker.kill()
+            worker.exit_status()
+            self._forget(worker)
         for task in self._dispatch.take_queued():
             task.failed(self.broken or WorkerDied("the supervisor has ended"))
         handles.descriptors.difference_update((self._bell, self._epoll.fileno()))

@@ -323,18 +323,20 @@ def text(
     item: str | None = None,
     steps: Iterable[tuple[str, str | None]] = (),
     context: Iterable[str] = (),
+    brief: bool = False,
 ) -> str:
     """The panel without colours, for a message of another program.
 
     `subject` and `item` are the engine's own words for the process and for what it worked on; `steps` (text and
-    command) and `context` are added to those of the diagnosis.
+    command) and `context` are added to those of the diagnosis. `brief` is for messages beside which the whole panel
+    is shown, too.
     """
     import msgspec
 
     from lastwords.causes import Step
     from lastwords.show.lines import line
     from lastwords.show.report import headline, report
-    from lastwords.show.text import WIDTH, lay_out, paint
+    from lastwords.show.text import WIDTH, lay_out, lay_out_briefly, paint
 
     made = report(diagnosis)
     who = headline(_renamed(diagnosis.evidence, subject)) if subject is not None else made.headline
@@ -345,7 +347,7 @@ def text(
         context=(*made.context, *map(line, context)),
         more=(),
     )
-    return paint(lay_out(made, WIDTH), colour=False)
+    return paint((lay_out_briefly if brief else lay_out)(made, WIDTH), colour=False)
 
 
 def _renamed(evidence: Evidence, subject: str) -> Evidence:

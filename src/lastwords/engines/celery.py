@@ -75,7 +75,7 @@ def _explained(job: Any, exitcode: int) -> str | None:
     from lastwords.engines.children import account
 
     pids = list(job.worker_pids())
-    return account(pids[0], exitcode, "Celery worker") if pids else None
+    return (account(pids[0], exitcode, "Celery worker") or None) if pids else None
 
 
 def _add(result: Any, text: str) -> None:

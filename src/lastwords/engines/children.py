@@ -72,16 +72,23 @@ class Children:
 _EXAMINING = threading.Lock()
 
 
-def examine(pid: int, wait_status: int, begun: postmortem.Begun | None, *, keep: bool = True) -> Diagnosis:
+def examine(
+    pid: int,
+    wait_status: int,
+    begun: postmortem.Begun | None,
+    *,
+    keep: bool = True,
+    died: float | None = None,
+) -> Diagnosis:
     """One at a time: two threads that let msgspec decode a type for the first time crash the process. (0.22, seen with
     two workers of a LocalCluster that died together, whose nannies live in the client)
     """
     with _EXAMINING:
         try:
-            return postmortem.examine(pid, wait_status, begun=begun, keep=keep)
+            return postmortem.examine(pid, wait_status, begun=begun, keep=keep, died=died)
         except (OSError, ValueError):
             # `lastwords run` put the box away while it was read: now it is found by its second name.
-            return postmortem.examine(pid, wait_status, begun=begun, keep=keep)
+            return postmortem.examine(pid, wait_status, begun=begun, keep=keep, died=died)
 
 
 def died_on_an_item(pid: int) -> bool:
@@ -118,15 +125,21 @@ def ending(diagnosis: Diagnosis) -> str:
 def account(pid: int, returncode: int, subject: str, *context: str) -> str:
     """The panel of a child that has just ended, for whoever is its parent and was not told of its beginning.
 
-    Its box is left where it is: `lastwords run` takes care of it, or `lastwords list` later.
+    Its box is left where it is: `lastwords run` takes care of it, or `lastwords list` later. Where that shows the
+    panel, too, this one is brief; and it is empty if the box is gone, as after a hang that `lastwords run` ended.
     """
+    noticed, is_watched = time.time(), postmortem.is_watched()
     try:
         postmortem.keep_box(pid)  # before `lastwords run` puts it away
     except OSError:
         pass  # kept already, or gone
-    diagnosis = examine(pid, wait_status(returncode), None, keep=False)
-    text = postmortem.text(diagnosis, subject=subject, item=item_words(diagnosis), context=context)
-    if postmortem.is_watched():
+    if is_watched and postmortem.box_of(pid) is None:
+        return ""
+    diagnosis = examine(pid, wait_status(returncode), None, keep=False, died=noticed)
+    text = postmortem.text(
+        diagnosis, subject=subject, item=item_words(diagnosis), context=context, brief=is_watched
+    )
+    if is_watched:
         postmortem.forget(pid)
     return text.rstrip("\n")
 

@@ -76,4 +76,6 @@ def _tell(log: Any, dead: list[tuple[int, int]]) -> None:
     for pid, code in dead:
         # Told to stop, or done with max_requests: nothing in its hands.
         if code < 0 or postmortem.item_age(pid) is not None:
-            log.error("%s", account(pid, code, "gunicorn worker"))
+            text = account(pid, code, "gunicorn worker")
+            if text:
+                log.error("%s", text)

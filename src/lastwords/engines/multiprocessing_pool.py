@@ -57,7 +57,8 @@ def _tell(worker: Any) -> None:
         return
     waits = "its task has no answer: whoever waits for the result waits for ever"
     text = account(worker.pid, worker.exitcode, worker.name, waits)
-    _accounts.append(text)
+    if text:
+        _accounts.append(text)
     if not postmortem.is_watched():  # else `lastwords run` shows it
         sys.stderr.write(f"{text}\n")
     else:

@@ -55,4 +55,4 @@ def _accounts(processes: Any) -> str:
     workers = [one for one in list((processes or {}).values()) if one is not None]
     connection.wait([one.sentinel for one in workers], PATIENCE)
     dead = [one for one in workers if one.exitcode is not None]
-    return "\n".join(account(one.pid, one.exitcode, one.name) for one in dead[:MOST])
+    return "\n".join(filter(None, (account(one.pid, one.exitcode, one.name) for one in dead[:MOST])))

@@ -71,11 +71,11 @@ def _adapt_session(module: Any) -> None:
     module.DSession.handle_crashitem = handle_crashitem
 
 
-def _explained(worker: Any) -> str:
+def _explained(worker: Any) -> str | None:
     from lastwords.engines.children import account
 
     process = worker.gateway._io.popen
-    return account(process.pid, process.wait(PATIENCE), f"worker {worker.gateway.id}")
+    return account(process.pid, process.wait(PATIENCE), f"worker {worker.gateway.id}") or None
 
 
 class _Teller:

@@ -30,9 +30,10 @@ STEADY = 64 << 10
 def context(diagnosis: Diagnosis) -> Iterator[Line]:
     evidence = diagnosis.evidence
     yield from _your_code(evidence)
-    state = [*_item(evidence), *_memory(evidence), *_progress(evidence)]
+    item = list(_item(evidence))
+    state = [*item, *_memory(evidence), *_progress(evidence)]
     if state:
-        yield line(" · ".join(state), label="item" if evidence.item else None, tone="dim")
+        yield line(" · ".join(state), label="item" if item else None, tone="dim")
     for other in diagnosis.causes[1:3]:
         if other.confidence >= ALSO_POSSIBLE and other.id != "unknown":
             yield line(f"{other.id} {round(other.confidence * 100)} %", label="also possible", tone="dim")

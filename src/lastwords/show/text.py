@@ -118,6 +118,19 @@ def lay_out(found: Report, width: int) -> Iterator[Text]:
         yield from lay_out_section(section, width)
 
 
+def lay_out_briefly(found: Report, width: int) -> Iterator[Text]:
+    """What died, where in the user's code, and the first thing to do."""
+    yield from _headline(found, width)
+    yield from fold(found.sentence, "strong", width)
+    for line in found.context:
+        if line.label in ("your code", None, ""):
+            yield from lay_out_line(line, width)
+    for step in found.steps[:1]:
+        yield from fold(step.text, "plain", width, first=f"{INDENT}fix  ", rest=INDENT * 2)
+        if step.command:
+            yield Text(f"{INDENT * 2}{step.command}", style=STYLES["command"])
+
+
 def lay_out_section(section: Section, width: int) -> Iterator[Text]:
     yield Text()
     yield Text(INDENT + section.title, style=STYLES["title"])

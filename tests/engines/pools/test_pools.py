@@ -52,6 +52,23 @@ def test_concurrent_futures(tmp_path):
     assert "died of SIGSEGV on work(5)" in said["cause"] and "null-pointer" in said["cause"]
 
 
+def test_beside_lastwords_run_the_error_is_brief_and_alone_it_is_whole(tmp_path):
+    """The panel is on the same terminal: twice the same is no help."""
+    said, _ = run(tmp_path, "futures", "SIGSEGV")
+    assert "your code  " in said["cause"] and "fix  " in said["cause"] and "What to do" not in said["cause"]
+    directory = tmp_path / "run"
+    directory.mkdir(mode=0o700)
+    said, _ = run(tmp_path, "futures", "SIGSEGV", before=["env", f"LASTWORDS={directory}"])
+    assert "your code  " in said["cause"] and "What to do" in said["cause"]
+
+
+def test_a_hang_that_lastwords_run_ended_is_no_riddle_to_the_job(tmp_path):
+    """Its box is with the watcher, which says what happened: the pool's error must not guess who sent SIGKILL."""
+    before = [*RUN[:-1], "--hang-after", "1", "--kill-hung", "--"]
+    said, _ = run(tmp_path, "futures", "hang", before=before)
+    assert said["type"] == "concurrent.futures.process.BrokenProcessPool" and said["cause"] == ""
+
+
 @pytest.mark.parametrize(
     ("which", "kind"),
     [("loky", "loky.process_executor"), ("joblib", "joblib.externals.loky.process_executor")],

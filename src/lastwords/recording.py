@@ -30,6 +30,8 @@ __all__ = [
     "RUN",
     "SEND",
     "Claims",
+    "ItemByItem",
+    "ItemWords",
     "RunOfWorkers",
     "begin",
     "begin_call",
@@ -40,11 +42,13 @@ __all__ = [
     "enable",
     "end_item",
     "end_with_parent",
+    "exit_status",
     "is_recording",
     "keep_own_box",
     "memory_kills",
     "note",
     "note_called",
+    "note_stop",
     "phase",
     "prepare_to_fork",
     "record_exception",
@@ -55,11 +59,16 @@ __all__ = [
 is_recording = _native.is_recording
 note = _native.note
 """One line into the black box, for maintainers."""
+note_stop = _native.note_stop
+"""Before this process ends one of its workers in the middle of its work: the worker's pid, `memory` or `other`, and why."""
 end_item = _native.end
 begin, begin_call, phase = _native.begin, _native.begin_call, _native.phase
 """For hot paths: an item by its index, key and phase; by its index, phase and call; the next phase of the same."""
 describe_call, say_exit = _native.describe_call, _native.say_exit
-Claims, end_with_parent = _native.Claims, _native.end_with_parent
+exit_status = _native.exit_status
+"""How a process ended that somebody else has waited for, by its pidfd. NotImplementedError before Linux 6.15."""
+ItemWords = _native.ItemWords
+Claims, ItemByItem, end_with_parent = _native.Claims, _native.ItemByItem, _native.end_with_parent
 
 
 def begin_item(key: str, index: int | None = None) -> None:
@@ -167,6 +176,14 @@ class RunOfWorkers:
             os.rmdir(directory)
         except OSError:
             pass  # whoever lists deaths next tidies it up
+
+
+def _forget_lock_of_parent() -> None:
+    """Another thread may have held it when we were forked, and never lets it go here."""
+    RunOfWorkers._lock = threading.Lock()  # noqa: SLF001  # our own
+
+
+os.register_at_fork(after_in_child=_forget_lock_of_parent)
 
 
 def _unlink(path: str) -> None:

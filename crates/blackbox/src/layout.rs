@@ -109,6 +109,11 @@ pub struct Identity {
     pub command: Text<1020>,
     /// See `cpuid`; all zero: not asked, as on other processors.
     pub cpuid: [u32; crate::cpuid::WORDS],
+    /// Its control groups at birth: the lines of /proc/PID/cgroup for memory, CPU, tasks and version 2. A dead process
+    /// is in none any more.
+    pub cgroup: Text<1020>,
+    /// The namespace that these paths are seen from, as the inode of /proc/PID/ns/cgroup.
+    pub cgroup_namespace: u32,
 }
 
 pub const PHASES: [&str; 7] = ["idle", "fetch", "transform", "collate", "send", "run", "load"];
@@ -177,7 +182,12 @@ pub enum EventKind {
     Note = 7,
     /// The process is about to become another program.
     Exec = 8,
+    /// a = the pid of a process that this one is about to end, b = one of `STOP_REASONS`.
+    StopReason = 9,
 }
+
+/// Why a process ends another; zero: for a reason that is in the text alone.
+pub const STOP_REASONS: [&str; 2] = ["other", "memory"];
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -457,6 +467,7 @@ mod tests {
     fn no_padding() {
         // Each field's end is the next field's start: spot checks at the places where sizes mix.
         assert_eq!(size_of::<Text<60>>(), 64);
+        assert_eq!(offset_of!(Identity, cgroup_namespace) + 4, size_of::<Identity>());
         assert_eq!(offset_of!(Live, current), 32);
         assert_eq!(size_of::<Item>(), 8 + 8 + 4 + 244);
         assert_eq!(size_of::<FinishedItem>(), 32 + 64);

@@ -30,11 +30,13 @@ pub(crate) fn reset(base: *mut u8) {
     }
 }
 
+#[inline]
 fn live() -> *mut Live {
     section(LIVE_AT)
 }
 
 /// Marks that work on an item begins; when that was.
+#[inline]
 pub fn begin(index: i64, key: &[u8], phase: u32) -> u64 {
     let now = clock::monotonic_ns();
     publish(|item, _| {
@@ -66,6 +68,7 @@ pub fn rest() {
     rest_since(clock::monotonic_ns());
 }
 
+#[inline]
 fn rest_since(now: u64) {
     publish(|item, _| {
         item.index = NONE;
@@ -96,6 +99,7 @@ pub fn current_phase() -> u32 {
     }
 }
 
+#[inline]
 fn publish(fill: impl FnOnce(&mut Item, &Item)) {
     let live = live();
     if live.is_null() {
@@ -117,6 +121,7 @@ fn publish(fill: impl FnOnce(&mut Item, &Item)) {
 }
 
 /// The item is done: into the ring with it, and the process is idle.
+#[inline]
 pub fn end() {
     let now = clock::monotonic_ns();
     finish_current(now);
@@ -124,8 +129,16 @@ pub fn end() {
 }
 
 /// The item is done and the next one, known by its number alone, begins: one look at the clock for both.
+#[inline]
 pub fn advance(index: i64, phase: u32) -> u64 {
     let now = clock::monotonic_ns();
+    advance_at(index, phase, now);
+    now
+}
+
+/// The same, for whoever has looked at the clock already.
+#[inline]
+pub fn advance_at(index: i64, phase: u32, now: u64) {
     finish_current(now);
     publish(|item, _| {
         item.index = index;
@@ -138,9 +151,9 @@ pub fn advance(index: i64, phase: u32) -> u64 {
         // SAFETY: mapped for the life of the process.
         unsafe { (*live).items_begun = (*live).items_begun.wrapping_add(1) };
     }
-    now
 }
 
+#[inline]
 fn finish_current(now: u64) {
     let live = live();
     if live.is_null() {
@@ -157,6 +170,7 @@ fn finish_current(now: u64) {
     }
 }
 
+#[inline]
 fn finish(item: &Item, now: u64) {
     let items = section::<Items>(ITEMS_AT);
     let duration_ns = now.saturating_sub(item.started_ns);

@@ -101,6 +101,8 @@ pub struct IdentityRecord {
     pub executable: Option<String>,
     pub command: Vec<String>,
     pub cpuid: Option<[u32; crate::cpuid::WORDS]>,
+    pub cgroup: Option<String>,
+    pub cgroup_namespace: Option<u32>,
 }
 
 impl From<&Identity> for IdentityRecord {
@@ -125,6 +127,8 @@ impl From<&Identity> for IdentityRecord {
                 .map(ToString::to_string)
                 .collect(),
             cpuid: (identity.cpuid != [0; crate::cpuid::WORDS]).then_some(identity.cpuid),
+            cgroup: words_if_any(&identity.cgroup),
+            cgroup_namespace: (identity.cgroup_namespace != 0).then_some(identity.cgroup_namespace),
         }
     }
 }
@@ -224,6 +228,7 @@ fn event_kind(kind: u32) -> &'static str {
         5 => "collection",
         6 => "warning",
         8 => "exec",
+        9 => "stop_reason",
         _ => "note",
     }
 }

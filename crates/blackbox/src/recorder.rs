@@ -95,11 +95,13 @@ fn directory() -> &'static PathBuffer {
 }
 
 /// The start of the mapped box, or null when nothing is recorded.
+#[inline]
 pub fn base() -> *mut u8 {
     BASE.load(Ordering::Acquire)
 }
 
 /// A struct of the mapped box. Null stays null.
+#[inline]
 pub fn section<T>(offset: u64) -> *mut T {
     let base = base();
     if base.is_null() {

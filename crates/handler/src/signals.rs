@@ -90,6 +90,7 @@ const BETWEEN_LOOKS_NS: u64 = 1_000_000_000;
 
 /// Called at the start of every item with the time that was read for it anyway: looks before the first item
 /// of a process and then once a second. That is how handlers are found that a library installed from C.
+#[inline]
 pub fn refresh_if_due(now_ns: u64) {
     if now_ns >= NEXT_LOOK.load(Ordering::Relaxed) {
         NEXT_LOOK.store(now_ns.saturating_add(BETWEEN_LOOKS_NS), Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! What CPU and GPU libraries need.
 
-use lastwords_isa::{Report, Unreadable, build_id, host_features, scan, scan_file};
+use lastwords_isa::{Report, Unreadable, build_id, host_features, instruction_needs, scan, scan_file};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Files from this size on are scanned one by one, each on all cores: two of them at once would need twice the memory.
+/// Files from this size on are scanned one after the other: two of them at once would need twice the memory.
 const LARGE: u64 = 48 << 20;
 
 #[derive(Serialize)]
@@ -45,14 +45,17 @@ fn guarded(scan: impl FnOnce() -> Result<Report, Unreadable>) -> Scanned {
 
 fn scan_all(paths: &[PathBuf]) -> Vec<Scanned> {
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
-    let mut found: Vec<Option<Scanned>> = paths
-        .par_iter()
-        .map(|path| (size(path) < LARGE).then(|| guarded(|| scan_file(path))))
-        .collect();
-    for (path, scanned) in paths.iter().zip(&mut found) {
-        scanned.get_or_insert_with(|| guarded(|| scan_file(path)));
-    }
-    found.into_iter().flatten().collect()
+    let (large, small): (Vec<usize>, Vec<usize>) =
+        (0..paths.len()).partition(|index| size(&paths[*index]) >= LARGE);
+    let scan_one = |index: &usize| (*index, guarded(|| scan_file(&paths[*index])));
+    // Side by side: a large file is not read on all cores all the time, and the small ones fill the gaps.
+    let (large, small): (Vec<_>, Vec<_>) = rayon::join(
+        || large.iter().map(scan_one).collect(),
+        || small.par_iter().map(scan_one).collect(),
+    );
+    let mut found: Vec<_> = large.into_iter().chain(small).collect();
+    found.sort_unstable_by_key(|(index, _)| *index);
+    found.into_iter().map(|(_, scanned)| scanned).collect()
 }
 
 fn json<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyBytes>> {
@@ -80,6 +83,13 @@ fn isa_build_ids(py: Python<'_>, paths: Vec<PathBuf>) -> Vec<Option<String>> {
     py.detach(|| paths.par_iter().map(|path| build_id(path)).collect())
 }
 
+/// What an x86-64 instruction needs beyond the baseline; empty if these bytes are none.
+#[pyfunction]
+#[pyo3(signature = (code, /))]
+fn isa_instruction_needs(code: &[u8]) -> Vec<&'static str> {
+    instruction_needs(code)
+}
+
 /// What this CPU can do and the kernel has switched on; None where the CPU cannot be asked.
 #[pyfunction]
 fn cpu_features() -> Option<Vec<&'static str>> {
@@ -90,5 +100,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(isa_scan, m)?)?;
     m.add_function(wrap_pyfunction!(isa_scan_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(isa_build_ids, m)?)?;
+    m.add_function(wrap_pyfunction!(isa_instruction_needs, m)?)?;
     m.add_function(wrap_pyfunction!(cpu_features, m)?)
 }

@@ -3,7 +3,9 @@
 use pyo3::prelude::*;
 
 mod alarms;
+mod batches;
 mod calls;
+mod crossing;
 mod isa;
 mod marks;
 mod needs;
@@ -27,5 +29,6 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     watch::register(m)?;
     isa::register(m)?;
     survive::register(m)?;
+    batches::register(m)?;
     Ok(())
 }

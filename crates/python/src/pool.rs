@@ -6,6 +6,7 @@
 //! in a loop.
 
 use crate::calls::describe_call;
+use crate::crossing;
 use crate::record::mark_begin;
 use lastwords_blackbox::layout::NONE;
 use lastwords_blackbox::live;
@@ -166,7 +167,7 @@ impl MarkedCall {
         let function = self.function.bind(py);
         let line = describe_call(function, args, kwargs.map(Bound::as_any));
         mark_begin(self.index, line.as_bytes(), RUN);
-        let result = function.call(args, kwargs);
+        let result = crossing::call(|| function.call(args, kwargs));
         if result.is_ok() {
             live::phase(SEND);
         }
@@ -203,7 +204,7 @@ impl MarkedChunk {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> Option<PyResult<Bound<'py, PyAny>>> {
-        let next = self.calls.bind(py).clone().next();
+        let next = crossing::call(|| self.calls.bind(py).clone().next());
         match &next {
             Some(Ok(args)) => {
                 let line = describe_call(self.function.bind(py), args, None);

@@ -1,6 +1,6 @@
 //! What a recorded process calls. Thin: each function hands over to `blackbox` or `handler`.
 
-use lastwords_blackbox::layout::{EventKind, NONE};
+use lastwords_blackbox::layout::{EventKind, NONE, STOP_REASONS};
 use lastwords_blackbox::{live, recorder};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -84,6 +84,14 @@ fn note(text: &Bound<'_, PyString>) {
     live::event(EventKind::Note, 0, 0, &bytes_of(Some(text)));
 }
 
+/// This process is about to end another, and this is why. `kind` is one of `STOP_REASONS`.
+#[pyfunction]
+#[pyo3(signature = (pid, kind, text, /))]
+fn note_stop(pid: i64, kind: &str, text: &Bound<'_, PyString>) {
+    let number = STOP_REASONS.iter().position(|name| *name == kind).unwrap_or(0);
+    live::event(EventKind::StopReason, pid, number as i64, &bytes_of(Some(text)));
+}
+
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn warned(text: &Bound<'_, PyString>) {
@@ -165,6 +173,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(calls, m)?)?;
     m.add_function(wrap_pyfunction!(end, m)?)?;
     m.add_function(wrap_pyfunction!(note, m)?)?;
+    m.add_function(wrap_pyfunction!(note_stop, m)?)?;
     m.add_function(wrap_pyfunction!(warned, m)?)?;
     m.add_function(wrap_pyfunction!(exception, m)?)?;
     m.add_function(wrap_pyfunction!(say_exit, m)?)?;

@@ -10,7 +10,7 @@ use lastwords_watch::{core_dump, signals, subreaper};
 use pyo3::exceptions::{PyNotImplementedError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::IntoRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 fn answer(asked: Result<Option<RawStatus>, Refused>) -> PyResult<Option<i32>> {
@@ -69,13 +69,27 @@ fn number(version: Version) -> u8 {
     }
 }
 
+/// The same for a process that is gone, of the lines of its /proc/PID/cgroup.
+#[pyfunction]
+fn oom_kills_of(py: Python<'_>, membership: &str) -> Vec<(String, u8, u64)> {
+    counters(py.detach(|| cgroup::oom_kills_of(membership)))
+}
+
 /// (directory, cgroup version) of the groups a process is in for a controller, its own first.
 #[pyfunction]
 fn control_groups(py: Python<'_>, pid: u32, controller: &str) -> Vec<(String, u8)> {
-    let found = py.detach(|| cgroup::groups(pid, controller));
-    let named = |(group, version): (std::path::PathBuf, Version)| {
-        (group.to_string_lossy().into_owned(), number(version))
-    };
+    directories(py.detach(|| cgroup::groups(pid, controller)))
+}
+
+/// The same for a process that is gone, of the lines of its /proc/PID/cgroup.
+#[pyfunction]
+fn control_groups_of(py: Python<'_>, membership: &str, controller: &str) -> Vec<(String, u8)> {
+    directories(py.detach(|| cgroup::groups_of(membership, controller)))
+}
+
+fn directories(found: Vec<(PathBuf, Version)>) -> Vec<(String, u8)> {
+    let named =
+        |(group, version): (PathBuf, Version)| (group.to_string_lossy().into_owned(), number(version));
     found.into_iter().map(named).collect()
 }
 
@@ -218,6 +232,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(signal_descriptor, m)?)?;
     m.add_function(wrap_pyfunction!(oom_kills, m)?)?;
     m.add_function(wrap_pyfunction!(oom_kills_in, m)?)?;
+    m.add_function(wrap_pyfunction!(oom_kills_of, m)?)?;
     m.add_function(wrap_pyfunction!(control_groups, m)?)?;
+    m.add_function(wrap_pyfunction!(control_groups_of, m)?)?;
     m.add_function(wrap_pyfunction!(leave_no_core, m)?)
 }

@@ -1,5 +1,6 @@
 //! Standing around functions of Python itself, without a frame of ours in anybody's traceback.
 
+use crate::crossing;
 use lastwords_blackbox::layout::EventKind;
 use lastwords_blackbox::live;
 use pyo3::prelude::*;
@@ -130,7 +131,7 @@ impl Around {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.before(args);
-        let result = self.function.bind(py).call(args, kwargs);
+        let result = crossing::call(|| self.function.bind(py).call(args, kwargs));
         self.after();
         result
     }

@@ -1,7 +1,6 @@
 """torch.utils.data: the index that a DataLoader worker fetches is its item.
 
-The fetcher is made in the worker, after torch has set the worker's info, and is the only user of its
-dataset attribute: `get_worker_info().dataset` stays the user's own object.
+The fetcher is made in the worker, after torch has set the worker's info. The user's dataset stays what it is.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from lastwords.record.items import note_called
 
 
 def adapt(module: ModuleType) -> None:
-    _after_init(module._MapDatasetFetcher, _mark_map)
+    mapped: Any = module._MapDatasetFetcher
+    mapped.fetch = _native.MarkedFetch(mapped.fetch, record_exception)
+    _after_init(mapped, _mark_map)
     _after_init(module._IterableDatasetFetcher, _mark_iterable)
 
 
@@ -42,9 +43,7 @@ def _describe_worker() -> None:
 
 def _mark_map(fetcher: Any) -> None:
     note_called(getattr(type(fetcher.dataset), "__getitem__", None))
-    marked = _native.MarkedDataset(fetcher.dataset, fetcher.collate_fn, record_exception)
-    fetcher.dataset = marked
-    fetcher.collate_fn = marked.collate
+    fetcher.collate_fn = _native.MarkedCollate(fetcher.collate_fn, record_exception)
 
 
 def _mark_iterable(fetcher: Any) -> None:

@@ -1,8 +1,9 @@
 //! The examination itself: all stacks are walked first, then all names are looked up at once, so
 //! that each library is passed over once however many threads stand in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::arguments;
 use crate::fault::{self, Fault};
 use crate::instruction::{self, LONGEST_INSTRUCTION};
 use crate::registers::Registers;
@@ -11,6 +12,9 @@ use crate::scene::Scene;
 use crate::snapshot::{Limits, Region, Snapshot};
 use crate::symbols::{self, Answer, Call};
 use crate::unwind::{self, RawFrame, RawStack};
+
+/// A job with torch and Spark's helpers maps about three hundred.
+const MAX_LIBRARIES: usize = 2048;
 
 /// Everything one snapshot tells.
 #[must_use]
@@ -35,6 +39,7 @@ pub(crate) fn name_all(scene: &Scene<'_>, stacks: &[RawStack], limits: &Limits) 
 }
 
 pub(crate) fn of_stack(scene: &Scene<'_>, stack: RawStack, names: &BTreeMap<u64, Answer>) -> Autopsy {
+    let arguments = arguments::of(scene, &stack, names);
     // Physical frames are bounded already; this bounds what inlining adds to them.
     let max_frames = stack.frames.len().saturating_mul(2).saturating_add(64);
     let gap = stack.omitted.as_ref().map(|omitted| omitted.before_frame);
@@ -51,6 +56,7 @@ pub(crate) fn of_stack(scene: &Scene<'_>, stack: RawStack, names: &BTreeMap<u64,
         frames,
         stopped_because: stack.stopped_because,
         omitted,
+        arguments,
         ..Autopsy::default()
     }
 }
@@ -121,6 +127,16 @@ pub(crate) fn add_fault(autopsy: &mut Autopsy, scene: &Scene<'_>, fault: &Fault<
     let address_use = fault::address_use(scene, fault, autopsy.instruction.as_ref());
     autopsy.address_in = Some(address_use);
     autopsy.code_matches_file = code_matches_file(scene, fault.registers.pc());
+    autopsy.libraries = libraries(scene);
+}
+
+fn libraries(scene: &Scene<'_>) -> Vec<String> {
+    let code = scene
+        .space
+        .iter()
+        .filter(|mapping| mapping.executable && mapping.is_file());
+    let paths: BTreeSet<&str> = code.map(|mapping| mapping.path.as_str()).collect();
+    paths.into_iter().take(MAX_LIBRARIES).map(str::to_owned).collect()
 }
 
 /// The saved code first: of a bit flip only the process's own bytes tell.

@@ -4,6 +4,7 @@
 //! Runs in the watcher after the death, never in the dying process, so it may allocate. Everything
 //! it reads (boxes, cores, libraries) is hostile: bounded, no panic, no endless loop.
 
+mod arguments;
 mod core_file;
 mod examine;
 mod fault;
@@ -26,7 +27,7 @@ pub use mappings::{Mapping, parse_maps};
 pub use minidump::{MinidumpExtra, minidump};
 pub use registers::{Architecture, Registers};
 pub use report::{
-    AddressUse, Autopsy, ByteSource, Frame, Instruction, MappingUse, MemoryAccess, Omitted, RegisterUse,
-    Trust,
+    AddressUse, Arguments, Autopsy, ByteSource, Frame, Instruction, MappingUse, MemoryAccess, Omitted,
+    RegisterUse, Trust,
 };
 pub use snapshot::{Limits, Region, Snapshot};

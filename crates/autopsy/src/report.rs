@@ -18,8 +18,21 @@ pub struct Autopsy {
     /// Bytes at the program counter in memory against those in the file: `false` means that the code
     /// changed after it was loaded (a bit flip, a patch) or that the file on disk is another one.
     pub code_matches_file: Option<bool>,
+    /// Paths of the files that the process had code from, sorted.
+    pub libraries: Vec<String>,
+    /// What functions close to the end were called with, where that is certain.
+    pub arguments: Arguments,
     /// For maintainers and the curious: what could not be done, and why.
     pub notes: Vec<String>,
+}
+
+/// Arguments of the calls that led to the end. Registers are overwritten soon: mostly these are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Arguments {
+    /// Bytes that `operator new` was asked for when it threw.
+    pub asked_of_new: Option<u64>,
+    /// The text behind `Fatal Python error:`, where the caller passed a constant.
+    pub fatal_text: Option<String>,
 }
 
 /// A gap in `Autopsy::frames`.

@@ -65,6 +65,16 @@ pub(super) fn step(
     Err(Failure::NoTable)
 }
 
+/// The piece of code that one table entry is about, as the ELF file numbers it: a function, or the
+/// part of one that the compiler moved away because it hardly ever runs.
+pub(crate) fn function_range(image: &Image, address: u64) -> Option<std::ops::Range<u64>> {
+    let section = image.eh_frame.as_ref()?;
+    let table = EhFrame::new(image.section_bytes(section), LittleEndian);
+    let entry = find_in_eh_frame(image, &table, &bases(image), address)?;
+    let start = entry.initial_address();
+    Some(start..start.checked_add(entry.len())?)
+}
+
 fn bases(image: &Image) -> BaseAddresses {
     let mut bases = BaseAddresses::default().set_text(image.text_address);
     if let Some(section) = &image.eh_frame {

@@ -77,6 +77,7 @@ impl Kept {
             frames: self.first,
             omitted,
             stopped_because,
+            inner: Vec::new(),
         }
     }
 }

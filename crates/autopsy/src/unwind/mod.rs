@@ -11,6 +11,7 @@ mod kept;
 mod recover;
 mod walk;
 
+pub(crate) use cfi::function_range;
 pub(crate) use walk::walk;
 
 use crate::registers::{Architecture, MAX_REGISTERS, Registers};
@@ -31,6 +32,8 @@ pub(crate) struct RawStack {
     pub(crate) frames: Vec<RawFrame>,
     pub(crate) omitted: Option<Omitted>,
     pub(crate) stopped_because: String,
+    /// Registers of the innermost frames, in the order of `frames`.
+    pub(crate) inner: Vec<Known>,
 }
 
 /// The registers of one frame as far as they are known.
@@ -64,7 +67,7 @@ impl Known {
         known
     }
 
-    fn get(&self, number: u16) -> Option<u64> {
+    pub(crate) fn get(&self, number: u16) -> Option<u64> {
         self.values.get(usize::from(number)).copied().flatten()
     }
 
@@ -72,6 +75,10 @@ impl Known {
         if let Some(slot) = self.values.get_mut(usize::from(number)) {
             *slot = value;
         }
+    }
+
+    pub(crate) fn is_x86_64(&self) -> bool {
+        self.architecture == Architecture::X86_64
     }
 
     fn pc(&self) -> Option<u64> {

@@ -17,6 +17,9 @@ const OUTERMOST: &str = "outermost frame";
 /// Frames found without tables before we stop believing in them.
 const MAX_RECOVERED: usize = 256;
 
+/// Frames whose registers are kept: arguments are looked for close to the end only.
+const MAX_INNER: usize = 32;
+
 /// Candidates tried at the base of a stack whose middle was not saved.
 const MAX_BASE_CANDIDATES: usize = 256;
 
@@ -24,7 +27,10 @@ const MAX_BASE_CANDIDATES: usize = 256;
 pub(crate) fn walk(scene: &Scene<'_>, registers: &Registers, limits: &Limits, max_frames: usize) -> RawStack {
     let mut walker = Walker::new(scene, limits, Known::of(registers), max_frames);
     let stopped_because = walker.run();
-    walker.kept.into_stack(stopped_because)
+    RawStack {
+        inner: walker.inner,
+        ..walker.kept.into_stack(stopped_because)
+    }
 }
 
 struct Walker<'w, 'a> {
@@ -36,6 +42,7 @@ struct Walker<'w, 'a> {
     exact: bool,
     recovered: usize,
     kept: Kept,
+    inner: Vec<Known>,
 }
 
 impl<'w, 'a> Walker<'w, 'a> {
@@ -48,6 +55,7 @@ impl<'w, 'a> Walker<'w, 'a> {
             exact: true,
             recovered: 0,
             kept: Kept::new(max_frames),
+            inner: Vec::new(),
         }
     }
 
@@ -55,6 +63,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         let Some(pc) = self.current.pc() else {
             return "no registers".to_owned();
         };
+        self.inner.push(self.current);
         self.kept.push(RawFrame {
             pc,
             lookup: pc,
@@ -128,6 +137,9 @@ impl<'w, 'a> Walker<'w, 'a> {
         let pc = caller.pc().unwrap_or(0);
         self.current = caller;
         self.exact = exact;
+        if self.inner.len() < MAX_INNER {
+            self.inner.push(caller);
+        }
         self.kept.push(RawFrame {
             pc,
             lookup: self.lookup(pc),

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ from click.testing import CliRunner
 
 from lastwords.commands import _doctor_page, _preflight
 from lastwords.commands._group import group
-from lastwords.prevent import doctor, interpreter, needs
+from lastwords.prevent import doctor, interpreter, needs, scan
+from lastwords.prevent.checks import Check, all_checks, libraries
 from lastwords.prevent.doctor import Report
 from lastwords.prevent.finding import Finding, Fix, fine
+from lastwords.prevent.job import Job
+from lastwords.prevent.patient import Patient
+from lastwords.prevent.scan_model import Library
 from lastwords.prevent.sizing import Recommendation
 from tests.prevent.container import Container, container, small_environment
 from tests.watch.running import python
@@ -292,3 +297,47 @@ class TestInABadContainer:
         result = place.run([sys.executable, job, *JOBS["open-files"]], timeout=PATIENCE)
         assert result.returncode != 0
         assert "Too many open files" in result.stderr
+
+
+class TestTheScan:
+    """Reading gigabytes of libraries for the first time takes seconds: the rest of the page does not wait for it."""
+
+    def patient(self, tmp_path: Path) -> Patient:
+        return Patient(str(tmp_path), asks_interpreter=False)
+
+    def test_it_goes_on_beside_the_other_checks(self, tmp_path, monkeypatch):
+        others_are_done = threading.Event()
+
+        def slow_scan(**_) -> list[Library]:
+            assert others_are_done.wait(PATIENCE)
+            return [Library(path="/x.so")]
+
+        last = Check("zz-last", "", lambda _: others_are_done.set(), lambda *_: [])
+        monkeypatch.setattr(scan, "scan", slow_scan)
+        monkeypatch.setattr(doctor, "all_checks", lambda: sorted([libraries.CHECK, last], key=by_turn))
+        report = doctor.examine(self.patient(tmp_path), Job(source="given", words="", workers=0), "host")
+        assert [finding.says for finding in report.findings] == ["all 1 native libraries run on this CPU"]
+
+    def test_it_is_begun_once(self, tmp_path, monkeypatch):
+        calls = []
+        monkeypatch.setattr(scan, "scan", lambda **_: calls.append(1) or [])
+        patient = self.patient(tmp_path)
+        assert patient.begin_scan() is patient.begin_scan()
+        assert libraries.measure(patient) == ()
+        assert calls == [1]
+
+    def test_one_that_fails_is_a_note(self, tmp_path, monkeypatch):
+        def broken(**_) -> list[Library]:
+            raise OSError("no such disk")
+
+        monkeypatch.setattr(scan, "scan", broken)
+        monkeypatch.setattr(doctor, "all_checks", lambda: [libraries.CHECK])
+        report = doctor.examine(self.patient(tmp_path), Job(source="given", words="", workers=0), "host")
+        assert "libraries: OSError: no such disk" in report.not_checked
+
+    def test_it_comes_last(self):
+        assert all_checks()[-1].id == "libraries"
+
+
+def by_turn(check: Check) -> tuple[bool, str]:
+    return check.begin is not None, check.id

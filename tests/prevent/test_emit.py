@@ -116,6 +116,30 @@ class TestKubernetes:
         assert {rule["operator"] for rule in term["matchExpressions"]} == {"In"}
         return {rule["key"]: rule["values"] for rule in term["matchExpressions"]}
 
+    @pytest.mark.heavy
+    @pytest.mark.parametrize("libraries", [[HNSW, POPCNT], [PLAIN], []])
+    def test_kubernetes_own_schema_takes_it(self, libraries):
+        schemas = pytest.importorskip("kubernetes_validate")
+        spec = yaml.safe_load(emit.emit("k8s", libraries, [OLD, NEW]))
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "job"},
+            "spec": {"containers": [{"name": "main", "image": "python:3.12"}], **spec},
+        }
+        schemas.validate(pod, schemas.latest_version(), strict=True)
+        for key in self.rules_of(spec):
+            prefix, _, name = key.rpartition("/")
+            assert re.fullmatch(r"[a-z0-9.-]{1,253}", prefix)
+            assert re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", name)
+
+    def rules_of(self, spec: dict) -> list[str]:
+        affinity = spec["affinity"].get("nodeAffinity", {})
+        terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get(
+            "nodeSelectorTerms", []
+        )
+        return [rule["key"] for term in terms for rule in term["matchExpressions"]]
+
     def test_labels_of_node_feature_discovery(self):
         assert self.rules(emit.emit("k8s", [HNSW])) == {
             "kubernetes.io/arch": ["amd64"],
@@ -249,6 +273,15 @@ def test_slurm_s_constraint():
         '#SBATCH --constraint="avx2&fma"'
     ]
     assert "NodeName=node-new Features=avx2,fma" in text
+
+
+@pytest.mark.parametrize("name", features.known())
+def test_slurm_takes_every_name(name: str):
+    """In a constraint, & | * [ ] ( ) and , are operators; a feature's name is made of what is left."""
+    text = emit.emit("slurm", [Library(path="/x", needs=(name,), architecture="riscv64")])
+    for line in (line for line in text.splitlines() if line.startswith("#SBATCH")):
+        (constraint,) = re.findall(r'^#SBATCH --constraint="(.+)"$', line)
+        assert all(re.fullmatch(r"[A-Za-z][\w.-]*", one) for one in constraint.split("&")), line
 
 
 def test_nomad_s_constraints():

@@ -57,12 +57,28 @@ def test_what_runs_is_not_accused_and_what_dies_is(folder: Path, cpu: str):
         "guarded-table",
         "chosen-by-loader",
         "clones",
+        "asks-for-enough",
     ],
 )
 def test_a_guarded_library_is_fine_everywhere(folder: Path, name: str):
     assert {said(folder, cpu)[name].verdict for cpu in ("Conroe", "Nehalem", "SandyBridge", "Haswell")} == {
         "ok"
     }
+
+
+@pytest.mark.parametrize("how", [*range(1, 7), "stripped"])
+def test_a_guard_protects_what_it_asks_for_and_nothing_else(folder: Path, how: int | str):
+    """AVX is asked for and AVX2 runs: only a CPU with the one and not the other dies of it."""
+    verdicts = {
+        cpu: said(folder, cpu)[f"asks-for-less-{how}"] for cpu in ("Nehalem", "SandyBridge", "Haswell")
+    }
+    assert {cpu: found.verdict for cpu, found in verdicts.items()} == {
+        "Nehalem": "ok",
+        "SandyBridge": "may-crash",
+        "Haswell": "ok",
+    }
+    assert verdicts["SandyBridge"].missing == ("avx2",)
+    assert "asks for avx" in verdicts["SandyBridge"].why and "runs avx2" in verdicts["SandyBridge"].why
 
 
 def test_dispatched_extensions_are_named_as_such(folder: Path):

@@ -18,6 +18,14 @@ fn main() -> std::io::Result<()> {
                         need.because, need.extension, need.functions
                     )?;
                 }
+                for one in &report.presumes {
+                    let given = one.given.join(" ");
+                    writeln!(
+                        out,
+                        "  {} asks for {given}; {} runs {}",
+                        one.guard, one.function, one.extension
+                    )?;
+                }
                 writeln!(out, "  dispatched: {}", report.dispatched.join(" "))?;
                 writeln!(out, "  gpu: {}", report.gpu.join(" "))?;
             }

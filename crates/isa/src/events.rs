@@ -193,7 +193,7 @@ pub(crate) fn sweep<R: Reader>(
     found
 }
 
-fn bytes_of<'a>(sections: &[Code<'a>], function: &Function) -> &'a [u8] {
+pub(crate) fn bytes_of<'a>(sections: &[Code<'a>], function: &Function) -> &'a [u8] {
     let section = sections
         .iter()
         .rev()

@@ -1,20 +1,20 @@
 //! Who asks what the CPU can do: functions with cpuid, what they remember, and who looks at it.
 
+use crate::addresses::AddressSet;
 use crate::events::Event;
 use crate::events::trait_of;
 use crate::image::{Pointer, SymbolKind};
 use crate::program::{Program, Target};
 use rayon::prelude::*;
-use std::collections::HashSet;
 
 #[derive(Default)]
 pub(crate) struct Guards {
     /// Calling one of these, and looking at the result, is asking.
-    askers: HashSet<u64>,
+    askers: AddressSet,
     /// Linkage entries of detectors in other libraries.
-    foreign: HashSet<u64>,
+    foreign: AddressSet,
     /// Variables that hold an answer, in words of eight bytes.
-    answers: HashSet<u64>,
+    answers: AddressSet,
     pub(crate) asks_anywhere: bool,
 }
 
@@ -143,7 +143,7 @@ impl Guards {
         self.askers = program.with_stubs(&self.askers);
     }
 
-    fn look_at(&self, program: &Program, askers: &HashSet<u64>, index: usize) -> Option<Asked> {
+    fn look_at(&self, program: &Program, askers: &AddressSet, index: usize) -> Option<Asked> {
         let function = program.functions[index];
         let (mut asks, mut since) = (false, usize::MAX);
         let mut found = Asked::default();
@@ -185,7 +185,15 @@ impl Guards {
         places.into_iter().for_each(|place| self.note_answer(place, 8));
     }
 
-    fn is_answer(&self, address: u64) -> bool {
+    pub(crate) fn askers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.askers.iter().copied()
+    }
+
+    pub(crate) fn is_asker(&self, address: u64) -> bool {
+        self.askers.contains(&address)
+    }
+
+    pub(crate) fn is_answer(&self, address: u64) -> bool {
         self.answers.contains(&(address >> 3))
     }
 

@@ -4,9 +4,10 @@
 use crate::events::{Set, members, trait_of};
 use crate::guards::Guards;
 use crate::image::Machine;
+use crate::presumed::Presumed;
 use crate::program::Program;
 use crate::reach::{Hit, Reached, Strength};
-use crate::report::{Because, Need};
+use crate::report::{Because, Need, Presumption};
 use crate::{arm, x86};
 
 /// More than this share of the vector functions in the wide encoding: the compiler was told to use it everywhere.
@@ -102,6 +103,22 @@ impl Judge<'_, '_> {
         present
             .filter(|name| !needs.iter().any(|need| need.extension == *name))
             .collect()
+    }
+
+    /// What guards let through that they did not ask for, unless it is needed anyway.
+    pub(crate) fn presumes(&self, found: &[Presumed], needs: &[Need]) -> Vec<Presumption> {
+        let is_new = |one: &&Presumed| {
+            !needs
+                .iter()
+                .any(|need| need.extension == self.name(one.extension))
+        };
+        let tell = |one: &Presumed| Presumption {
+            extension: self.name(one.extension),
+            given: members(one.given).map(|index| self.name(index)).collect(),
+            function: self.label(one.function),
+            guard: self.label(one.guard),
+        };
+        found.iter().filter(is_new).map(tell).collect()
     }
 
     fn name(&self, index: usize) -> &'static str {

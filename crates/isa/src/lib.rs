@@ -1,5 +1,6 @@
 //! What CPU and GPU a library needs: which instruction-set extensions it runs without having asked for them.
 
+mod addresses;
 mod arm;
 mod events;
 mod fatbin;
@@ -8,6 +9,7 @@ mod guards;
 mod host;
 mod image;
 mod judge;
+mod presumed;
 mod program;
 mod reach;
 mod report;
@@ -15,7 +17,7 @@ mod x86;
 
 pub use host::host_features;
 pub use image::Unreadable;
-pub use report::{Because, Need, Report};
+pub use report::{Because, Need, Presumption, Report};
 
 use image::{Image, Machine};
 use std::path::Path;
@@ -57,6 +59,12 @@ pub fn build_id(path: &Path) -> Option<String> {
     Image::parse(&bytes).ok()?.build_id()
 }
 
+/// What an instruction needs beyond the baseline of x86-64, in /proc/cpuinfo's words; nothing if it is none.
+pub fn instruction_needs(bytes: &[u8]) -> Vec<&'static str> {
+    let set = x86::needs_of_instruction(bytes);
+    events::members(set).map(x86::features::name).collect()
+}
+
 /// Scans what is in memory.
 pub fn scan(bytes: &[u8]) -> Result<Report, Unreadable> {
     scan_with(bytes, |_| ())
@@ -81,6 +89,7 @@ fn scan_with(bytes: &[u8], done: impl Fn(&[u8]) + Sync) -> Result<Report, Unread
         let reached = reach::walk(&program, &guards);
         (guards, reached)
     };
+    let presumed = presumed::find(&program, &guards, machine, &reached.stopped);
     let counts = judge::Counts::of(&program);
     let judge = judge::Judge {
         machine,
@@ -97,6 +106,7 @@ fn scan_with(bytes: &[u8], done: impl Fn(&[u8]) + Sync) -> Result<Report, Unread
         },
         build_id: image.build_id(),
         dispatched: judge.dispatched(&needs),
+        presumes: judge.presumes(&presumed, &needs),
         needs,
         gpu: gpu(&image),
         asks: guards.asks_anywhere,

@@ -1,11 +1,11 @@
 //! A swept file as a graph: where calls, slots and tables of pointers lead.
 
-use crate::events::{Event, Places, Sweep, sweep};
+use crate::addresses::{AddressMap, AddressSet};
+use crate::events::{Event, Places, Sweep, bytes_of, sweep};
 use crate::functions::{self, Function, Index};
 use crate::image::{Code, Image, Machine, Pointer, Symbol, SymbolKind, lookup, pointed};
 use crate::{arm, x86};
 use rayon::prelude::*;
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 pub(crate) struct Program<'a> {
@@ -14,14 +14,15 @@ pub(crate) struct Program<'a> {
     index: Index,
     code: Range<u64>,
     linkage: Range<u64>,
+    sections: Vec<Code<'a>>,
     pub(crate) sweep: Sweep,
     pub(crate) symbols: Vec<Symbol<'a>>,
     pub(crate) pointers: Vec<(u64, Pointer)>,
     imports: Vec<(u64, &'a [u8])>,
     /// PLT entry → the slot it jumps through.
-    stubs: HashMap<u64, u64>,
+    stubs: AddressMap<u64>,
     /// Functions that choose an implementation while the loader relocates.
-    pub(crate) resolvers: HashSet<u64>,
+    pub(crate) resolvers: AddressSet,
     /// Data objects by address, with their sizes.
     objects: Vec<(u64, u64)>,
     /// Addresses that code refers to: where an object without a symbol ends.
@@ -67,13 +68,14 @@ impl<'a> Program<'a> {
             Index::new(&functions),
             span(code.iter().filter(|code| code.is_linkage).map(Code::range)),
         );
-        let code = places.code.clone();
+        let (sections, code) = (code, places.code.clone());
         let mut program = Self {
             image,
             functions,
             index,
             code,
             linkage,
+            sections,
             sweep,
             symbols,
             pointers,
@@ -86,6 +88,11 @@ impl<'a> Program<'a> {
         };
         program.mentioned = program.mentions();
         program
+    }
+
+    /// The code of a function.
+    pub(crate) fn bytes_of(&self, function: usize) -> &'a [u8] {
+        bytes_of(&self.sections, &self.functions[function])
     }
 
     fn mentions(&self) -> Vec<u64> {
@@ -185,7 +192,7 @@ impl<'a> Program<'a> {
     }
 
     /// PLT entries that lead to one of these addresses, beside the addresses themselves.
-    pub(crate) fn with_stubs(&self, addresses: &HashSet<u64>) -> HashSet<u64> {
+    pub(crate) fn with_stubs(&self, addresses: &AddressSet) -> AddressSet {
         let leads_there = |slot: &u64| matches!(lookup(&self.pointers, *slot), Some(Pointer::Inside(a)) if addresses.contains(&a));
         let stubs = self
             .stubs
@@ -219,8 +226,8 @@ impl<'a> Program<'a> {
 
     /// Exported functions that the file itself calls or points to. Most C++ libraries export everything; what
     /// nobody inside uses is their interface.
-    pub(crate) fn used_inside(&self) -> HashSet<u64> {
-        let mut leads_to: HashMap<u64, u64> = self
+    pub(crate) fn used_inside(&self) -> AddressSet {
+        let mut leads_to: AddressMap<u64> = self
             .symbols
             .iter()
             .filter(|symbol| symbol.is_exported && symbol.kind == SymbolKind::Function)
@@ -234,7 +241,7 @@ impl<'a> Program<'a> {
             .filter_map(|(stub, slot)| Some((*stub, inside(*slot)?)))
             .collect();
         leads_to.extend(stubs);
-        let slots: HashSet<u64> = self.stubs.values().copied().collect();
+        let slots: AddressSet = self.stubs.values().copied().collect();
         let in_tables = self
             .pointers
             .iter()
@@ -253,7 +260,7 @@ impl<'a> Program<'a> {
                 _ => None,
             })
         };
-        let called: HashSet<u64> = (0..self.functions.len())
+        let called: AddressSet = (0..self.functions.len())
             .into_par_iter()
             .flat_map_iter(called)
             .collect();
@@ -277,7 +284,7 @@ fn names<'a>(symbols: &[Symbol<'a>]) -> Vec<(u64, &'a [u8])> {
     found
 }
 
-fn resolvers(symbols: &[Symbol]) -> HashSet<u64> {
+fn resolvers(symbols: &[Symbol]) -> AddressSet {
     symbols
         .iter()
         .filter(|symbol| symbol.kind == SymbolKind::Indirect)
@@ -299,7 +306,7 @@ fn span(ranges: impl Iterator<Item = Range<u64>>) -> Range<u64> {
         .unwrap_or(0..0)
 }
 
-fn stubs(machine: Machine, code: &[Code]) -> HashMap<u64, u64> {
+fn stubs(machine: Machine, code: &[Code]) -> AddressMap<u64> {
     let of_section = match machine {
         Machine::X86_64 => x86::stubs,
         Machine::Aarch64 => arm::sweep::stubs,

@@ -10,6 +10,8 @@ pub struct Report {
     pub needs: Vec<Need>,
     /// What is there, and chosen at run time.
     pub dispatched: Vec<&'static str>,
+    /// What runs after something else was asked for.
+    pub presumes: Vec<Presumption>,
     /// `sm_90`: machine code for that GPU; `compute_90`: PTX that newer ones compile.
     pub gpu: Vec<String>,
     /// It asks the CPU somewhere, itself or through another library.
@@ -28,6 +30,17 @@ pub struct Need {
     pub function: Option<String>,
     /// The entry point from which it is reached.
     pub from: Option<String>,
+}
+
+#[derive(Serialize, Clone, Debug, PartialEq)]
+pub struct Presumption {
+    pub extension: &'static str,
+    /// What the guard asks for.
+    pub given: Vec<&'static str>,
+    /// Which needs the extension.
+    pub function: String,
+    /// Which asks.
+    pub guard: String,
 }
 
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

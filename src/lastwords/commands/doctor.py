@@ -11,9 +11,11 @@ from lastwords.commands._problems import Problem
 
 if TYPE_CHECKING:
     from lastwords.prevent.doctor import Report
+    from lastwords.prevent.patient import Patient
     from lastwords.prevent.trial import Dose
 
 MOST_SECONDS = 86400.0
+SOON = 0.5
 
 
 class NotStarted(Problem):
@@ -116,6 +118,7 @@ def _untried(ctx: click.Context, workers: int | None, batch: str | None, *, quic
     except ValueError:
         raise NotASize(batch or "") from None
     patient = Patient(str(ctx.obj), asks_interpreter=not quick, scans=not quick)
+    _begin_scan(patient)
     job = needs.supposed(patient.interpreter, workers, size)
     return doctor.examine(patient, job, _host())
 
@@ -134,7 +137,18 @@ def _tried(
     except trial.JobRefused as error:
         raise NotStarted(str(error)) from None
     patient = Patient(str(ctx.obj), trial=found, asks_interpreter=not quick, scans=not quick)
+    _begin_scan(patient)
     return doctor.examine(patient, needs.of_trial(found), _host()), explained
+
+
+def _begin_scan(patient: Patient) -> None:
+    """Says so where somebody looks on and the libraries are not known yet: reading them all takes seconds."""
+    import sys
+    from concurrent.futures import wait
+
+    scan = patient.begin_scan()
+    if scan is not None and sys.stderr.isatty() and wait([scan], timeout=SOON).not_done:
+        click.echo("lastwords: reading the installed libraries; the next time they are known …", err=True)
 
 
 def _explained(home: str) -> list[str]:

@@ -71,15 +71,23 @@ def _glibc(place: PurePath) -> Rule | None:
 
 def _variant(name: str, names_beside: Callable[[], frozenset[str]]) -> Rule | None:
     """`fuzz_avx2.so` beside `fuzz.so` or `fuzz_sse2.so`: one of them is chosen."""
-    for token in sorted(known().tokens, key=len, reverse=True):
-        part = re.search(rf"(?i)[-_.]?(?<![a-z]){re.escape(token)}(?![a-z0-9])", name)
-        if part is None:
+    for token, pattern in _tokens():
+        if token not in name.lower() or (part := pattern.search(name)) is None:
             continue
         stem = name[: part.start()]
         if any(other != name and _is_sibling(other, stem, name[part.end() :]) for other in names_beside()):
             says = f"its name and those beside it say that it is chosen where the CPU has {token}"
             return Rule(when=known().tokens[token], says=says)
     return None
+
+
+@lru_cache(maxsize=1)
+def _tokens() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """The longest first: `avx512` is no `avx`. Each with how it stands in a name."""
+    longest_first = sorted(known().tokens, key=len, reverse=True)
+    return tuple(
+        (token, re.compile(rf"(?i)[-_.]?(?<![a-z]){re.escape(token)}(?![a-z0-9])")) for token in longest_first
+    )
 
 
 def _folder(place: PurePath) -> Rule | None:

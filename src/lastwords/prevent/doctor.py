@@ -30,6 +30,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(patient: Patient, job: Job, host: str) -> Report:
+    for check in all_checks():
+        if check.begin is not None:
+            check.begin(patient)
     findings: list[Finding] = []
     not_checked = list(not_loaded())
     for check in all_checks():

@@ -89,11 +89,17 @@ def _scanned(found: list[Found], home: str | os.PathLike[str] | None) -> list[Sc
     ids = _native.isa_build_ids([one.path for one in unknown])
     for one, build_id in zip(unknown, ids, strict=True):
         known[one.path] = cache.get_by_build_id(one, build_id)
-    fresh = [(one, build_id) for one, build_id in zip(unknown, ids, strict=True) if known[one.path] is None]
-    made = MANY.decode(_native.isa_scan([one.path for one, _ in fresh]))
-    for (one, build_id), scanned in zip(fresh, made, strict=True):
-        known[one.path] = scanned
-        cache.put(one, build_id, scanned)
+    # By what the cache calls it: a library that several packages bring along is read once.
+    fresh = {
+        scan_cache.key_of(one, build_id): one.path
+        for one, build_id in zip(unknown, ids, strict=True)
+        if known[one.path] is None
+    }
+    made = dict(zip(fresh, MANY.decode(_native.isa_scan(list(fresh.values()))), strict=True))
+    for one, build_id in zip(unknown, ids, strict=True):
+        if (scanned := made.get(scan_cache.key_of(one, build_id))) is not None:
+            known[one.path] = scanned
+            cache.put(one, build_id, scanned)
     cache.save()
     return [known[one.path] or Scanned(problem="cannot be judged") for one in found]
 

@@ -11,7 +11,7 @@ import msgspec
 from lastwords.prevent.scan_files import Found
 from lastwords.prevent.scan_report import Scanned
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the scanner would say something else of the same file."""
 MOST_ENTRIES = 20_000
 LARGEST_FILE = 256 << 20
@@ -37,7 +37,7 @@ class Cache:
         return self._file.scanned.get(key) if key else None
 
     def get_by_build_id(self, found: Found, build_id: str | None) -> Scanned | None:
-        key = _key(found, build_id)
+        key = key_of(found, build_id)
         known = self._file.scanned.get(key)
         if known is not None:
             self._file.places[_place(found)] = key
@@ -45,7 +45,7 @@ class Cache:
         return known
 
     def put(self, found: Found, build_id: str | None, scanned: Scanned) -> None:
-        key = _key(found, build_id)
+        key = key_of(found, build_id)
         self._file.scanned[key] = scanned
         self._file.places[_place(found)] = key
         self._changed = True
@@ -85,6 +85,6 @@ def _place(found: Found) -> str:
     return f"{about.st_dev}:{about.st_ino}:{about.st_size}:{about.st_mtime_ns}"
 
 
-def _key(found: Found, build_id: str | None) -> str:
+def key_of(found: Found, build_id: str | None) -> str:
     # auditwheel and patchelf change a file's size and keep its build-id, and its code.
     return f"{build_id}:{found.about.st_size}" if build_id else _place(found)

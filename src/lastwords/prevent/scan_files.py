@@ -69,10 +69,11 @@ def _under(path: str, problem: Problem) -> Iterator[Found]:
 
 
 def _walk(top: str, problem: Problem) -> Iterator[Found]:
-    waiting = [top]
+    # No link is followed on the way down: where the top really is, the rest is, too.
+    waiting, really = [top], os.path.realpath(top)
     while waiting:
         folder = waiting.pop()
-        if os.path.realpath(folder) in _NOT_FILES:
+        if (really + folder[len(top) :]).replace("//", "/") in _NOT_FILES:
             continue
         try:
             with os.scandir(folder) as listing:

@@ -90,6 +90,12 @@ def _verdict(
 
 
 def _presumed(report: Report, have: frozenset[str]) -> tuple[Verdict, tuple[str, ...], str] | None:
+    """Behind a guard that this CPU passes is something that it lacks."""
+    passed = [one for one in report.presumes if one.extension not in have and have.issuperset(one.given)]
+    if passed:
+        first = passed[0]
+        why = f"asks for {first.given[-1]} ({_short(first.guard)}) and then runs {first.extension} ({_short(first.function)})"
+        return "may-crash", tuple(dict.fromkeys(one.extension for one in passed)), why
     for feature, asked in TAKEN_FOR_GRANTED.items():
         present = {*report.dispatched, *(need.extension for need in report.needs)}
         if feature not in have and asked in have and {feature, asked} <= present:

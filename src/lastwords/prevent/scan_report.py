@@ -21,11 +21,22 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         return self.because in {"baseline", "load"}
 
 
+class Presumption(msgspec.Struct, frozen=True, kw_only=True):
+    """A guard that asks for one thing and lets another run."""
+
+    extension: str
+    given: tuple[str, ...]
+    """What it asks for."""
+    function: str
+    guard: str
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str
     build_id: str | None = None
     needs: tuple[Need, ...] = ()
     dispatched: tuple[str, ...] = ()
+    presumes: tuple[Presumption, ...] = ()
     gpu: tuple[str, ...] = ()
     asks: bool = False
     note: str | None = None

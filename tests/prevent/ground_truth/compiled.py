@@ -46,6 +46,9 @@ LIBRARIES = (
     Compiled("popcnt", ("popcnt.c",)),
     Compiled("fma-alone", ("fma_alone.c",)),
     Compiled("dead-code", ("dead_code.c",)),
+    *(Compiled(f"asks-for-less-{how}", ("asks_for_less.c",), ("-O2", f"-DHOW={how}")) for how in range(1, 8)),
+    Compiled("asks-for-less-stripped", ("asks_for_less.c",), ("-O2", "-DHOW=1", "-s")),
+    Compiled("asks-for-enough", ("asks_for_less.c",), ("-O2", "-DHOW=0")),
     Compiled("merged", ("merged_wide.cpp", "merged.cpp"), ("-O3",)),
 )
 

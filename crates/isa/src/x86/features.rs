@@ -51,6 +51,64 @@ pub(crate) fn of_level(mask: u32) -> Set {
         .fold(0, |set, (_, more)| set | more)
 }
 
+/// An extension, and what no CPU lacks that has it.
+pub(crate) fn implied(set: Set) -> Set {
+    const SSE4: Set = bit("pni") | bit("ssse3") | bit("sse4_1") | bit("sse4_2") | bit("popcnt");
+    const WIDE: Set = SSE4 | AVX;
+    const WIDEST: Set = WIDE | bit("avx2") | bit("fma") | bit("f16c") | bit("avx512f");
+    const RULES: &[(Set, Set)] = &[
+        (bit("ssse3"), bit("pni")),
+        (bit("sse4_1"), bit("pni") | bit("ssse3")),
+        (bit("sse4_2"), SSE4),
+        (
+            AVX | bit("avx2") | bit("fma") | bit("f16c") | bit("fma4") | bit("xop"),
+            WIDE,
+        ),
+        (
+            bit("vaes") | bit("vpclmulqdq") | bit("avx_vnni") | bit("avx_ifma"),
+            WIDE | bit("avx2"),
+        ),
+        (avx512(), WIDEST),
+        (
+            bit("amx_tile") | bit("amx_int8") | bit("amx_bf16") | bit("amx_fp16"),
+            WIDEST,
+        ),
+    ];
+    let more = RULES.iter().filter(|(these, _)| set & these != 0);
+    more.fold(set, |all, (_, with)| all | with)
+}
+
+const fn avx512() -> Set {
+    let (mut index, mut set) = (0, 0);
+    while index < EXTENSIONS.len() {
+        let name = EXTENSIONS[index].0.as_bytes();
+        if name.len() > 5 && name[3] == b'5' && name[4] == b'1' && name[5] == b'2' {
+            set |= 1 << index;
+        }
+        index += 1;
+    }
+    set
+}
+
+/// What people ask for and then run `extension`, which they have not asked for.
+pub(crate) fn taken_for(extension: Set) -> Set {
+    const AFTER_AVX: Set = bit("avx2") | bit("fma") | bit("f16c") | bit("bmi1") | BMI2 | bit("movbe");
+    const AFTER_SSE: Set = bit("sse4_1") | bit("sse4_2") | bit("popcnt");
+    if extension & AFTER_AVX != 0 {
+        AVX | bit("avx2") | bit("fma")
+    } else if extension & avx512() != 0 {
+        AVX | bit("avx2") | avx512()
+    } else if extension & (bit("vaes") | bit("vpclmulqdq")) != 0 {
+        AVX | bit("avx2") | bit("aes") | bit("pclmulqdq")
+    } else if extension == AVX {
+        bit("sse4_1") | bit("sse4_2")
+    } else if extension & AFTER_SSE != 0 {
+        bit("pni") | bit("ssse3") | bit("sse4_1") | bit("sse4_2")
+    } else {
+        0
+    }
+}
+
 pub(crate) fn name(index: usize) -> &'static str {
     EXTENSIONS[index].0
 }

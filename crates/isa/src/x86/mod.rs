@@ -1,9 +1,13 @@
 //! x86-64.
 
+pub(crate) mod cpuid;
 pub(crate) mod features;
+pub(crate) mod questions;
+mod skim;
 pub(crate) mod sweep;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use crate::events::Set;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 
 /// Linkage code is decoded in a row: the jump's address, rounded down, is where its entry begins.
 pub(crate) fn stubs(address: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
@@ -20,4 +24,21 @@ pub(crate) fn stubs(address: u64, bytes: &[u8]) -> Vec<(u64, u64)> {
         }
     }
     found
+}
+
+/// Of the variables that a function sets to a small constant, the one with the lowest address.
+pub(crate) fn first_variable_set_to_a_number(bytes: &[u8], start: u64) -> Option<u64> {
+    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+    let set = decoder.iter().filter(|instruction| {
+        instruction.mnemonic() == Mnemonic::Mov
+            && instruction.is_ip_rel_memory_operand()
+            && instruction.op1_kind() == OpKind::Immediate32
+    });
+    set.map(|instruction| instruction.ip_rel_memory_address()).min()
+}
+
+/// What a single instruction needs.
+pub(crate) fn needs_of_instruction(bytes: &[u8]) -> Set {
+    let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+    features::table()[instruction.code() as usize].needs
 }

@@ -15,7 +15,10 @@ __all__ = ["Check", "all_checks", "not_loaded"]
 def _collected() -> tuple[tuple[Check, ...], tuple[str, ...]]:
     names = [found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")]
     loaded = [_load(name) for name in names]
-    checks = sorted((one for one in loaded if isinstance(one, Check)), key=lambda check: check.id)
+    checks = sorted(
+        (one for one in loaded if isinstance(one, Check)),
+        key=lambda check: (check.begin is not None, check.id),
+    )
     return tuple(checks), tuple(one for one in loaded if isinstance(one, str))
 
 

@@ -20,3 +20,5 @@ class Check:
     """Asks. None: it cannot be known here, and nothing is said."""
     judge: Callable[[Any, Job], Iterable[Finding]]
     """Pure: no file, no clock."""
+    begin: Callable[[Patient], object] | None = None
+    """For one that takes long: what goes on beside the other checks. It is measured after them."""

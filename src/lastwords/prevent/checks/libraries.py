@@ -15,11 +15,8 @@ MOST_NAMED = 5
 
 
 def measure(patient: Patient) -> tuple[Library, ...] | None:
-    if not patient.scans:
-        return None
-    from lastwords.prevent.scan import scan
-
-    return tuple(scan(home=patient.home))
+    scan = patient.begin_scan()
+    return tuple(scan.result()) if scan is not None else None
 
 
 def judge(found: Sequence[Library], job: Job) -> Iterator[Finding]:
@@ -57,4 +54,4 @@ def _bad(severity: str, libraries: Sequence[Library], what: str) -> Finding:
     )
 
 
-CHECK = Check("libraries", "installed libraries against this CPU", measure, judge)
+CHECK = Check("libraries", "installed libraries against this CPU", measure, judge, Patient.begin_scan)

@@ -1,4 +1,4 @@
-/* Preloaded: says which library an illegal instruction was in, and ends as the signal would. */
+/* Preloaded: says which library an illegal instruction was in and what it was, and ends as the signal would. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -12,9 +12,12 @@ __attribute__((force_align_arg_pointer)) static void on_illegal(int number, sigi
     (void)info;
     char line[4200];
     Dl_info found;
+    const unsigned char *at = (const unsigned char *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
     memset(&found, 0, sizeof found);
-    dladdr((void *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP], &found);
-    int length = snprintf(line, sizeof line, "\nSIGILL in %s\n", found.dli_fname ? found.dli_fname : "generated code");
+    dladdr(at, &found);
+    int length = snprintf(line, sizeof line, "\nSIGILL at ");
+    for (int i = 0; i < 15; i++) length += snprintf(line + length, 3, "%02x", at[i]);
+    length += snprintf(line + length, sizeof line - length, " in %s\n", found.dli_fname ? found.dli_fname : "generated code");
     if (write(2, line, length) < 0) _exit(3);
     _exit(132);
 }

@@ -8,11 +8,12 @@ import os
 import pkgutil
 import platform
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
 import bench
-from bench.result import Result, table
+from bench.result import Result, merged, table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -27,15 +28,24 @@ def collect() -> dict[str, ModuleType]:
 
 def machine() -> str:
     return (
-        f"Python {platform.python_version()}, {platform.system()} {platform.release()}, {os.cpu_count()} CPUs"
+        f"Python {platform.python_version()}, {platform.system()} {platform.release().partition('-')[0]}, "
+        f"{os.cpu_count()} CPUs, {os.getloadavg()[0]:.0f} tasks waiting for them, {time.strftime('%Y-%m-%d')}"
     )
 
 
-def write(results: list[Result]) -> None:
+def write(results: list[Result], names: list[str]) -> None:
+    """Of these benchmarks; without names, of all of them, and then nothing older stays."""
     page = PAGE.read_text()
     before, rest = page.split(BEGIN)
-    after = rest.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{table(results)}\n\n{machine()}\n{END}{after}")
+    known, after = rest.split(END)
+    rows, _, where = known.strip().partition("\n\n")
+    if names:
+        line = f"{', '.join(names)}: {machine()}"
+        others = [one for one in where.splitlines() if one and not one.startswith(f"{', '.join(names)}: ")]
+        rows, where = merged(rows, results), "\n\n".join([*others, line])
+    else:
+        rows, where = table(results), machine()
+    PAGE.write_text(f"{before}{BEGIN}\n{rows}\n\n{where}\n{END}{after}")
 
 
 def main() -> int:
@@ -45,7 +55,9 @@ def main() -> int:
         "names", nargs="*", metavar="NAME", help=f"one of: {', '.join(benches)} (default: all)"
     )
     parser.add_argument("--quick", action="store_true", help="fewer runs, wider intervals")
-    parser.add_argument("--write", action="store_true", help=f"put the table into docs/{PAGE.name}")
+    parser.add_argument(
+        "--write", action="store_true", help=f"put the table, or the rows of the NAMEs, into docs/{PAGE.name}"
+    )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in benches]
     if unknown:
@@ -57,7 +69,7 @@ def main() -> int:
         results += benches[name].run(options.quick)
     print(table(results))
     if options.write:
-        write(results)
+        write(results, options.names)
     return 0 if all(result.ok for result in results) else 1
 
 

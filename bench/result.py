@@ -50,8 +50,12 @@ HEADER = ["benchmark", "ours", "peer", "ratio (95 %)", "limit", "verdict"]
 
 
 def table(results: list[Result]) -> str:
+    return aligned([result.cells() for result in results])
+
+
+def aligned(cells: list[list[str]]) -> str:
     """A table that reads well both on a terminal and as Markdown."""
-    rows = [HEADER, *(result.cells() for result in results)]
+    rows = [HEADER, *cells]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
@@ -59,3 +63,21 @@ def table(results: list[Result]) -> str:
     ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     return "\n".join(lines)
+
+
+def merged(before: str, results: list[Result]) -> str:
+    """The table `before`, with these results in the place of older ones of the same name, and new ones at its end.
+
+    What stands in brackets behind a name (who the peer is, how many runs) may differ from run to run.
+    """
+    rows = {
+        _name(cells): cells
+        for line in before.splitlines()[2:]
+        if len(cells := [cell.strip() for cell in line.strip("|").split("|")]) == len(HEADER)
+    }
+    rows.update({_name(cells): cells for cells in (result.cells() for result in results)})
+    return aligned(list(rows.values()))
+
+
+def _name(cells: list[str]) -> str:
+    return cells[0].partition(" (")[0]

@@ -62,6 +62,11 @@ def take_much() -> None:
     kept.append(bytearray(HUGE))  # it stands here: huge
 
 
+def ask_c_plus_plus() -> None:
+    """operator new(unsigned long): it throws, and nothing between C++, C and Python catches that."""
+    ctypes.CDLL("libstdc++.so.6")._Znwm(ctypes.c_ulong(HUGE))  # it stands here: bad-alloc
+
+
 def leak() -> None:
     kept.append(bytearray(LEAK))  # it stands here: leak
     time.sleep(0.003)
@@ -81,6 +86,7 @@ DEATHS: dict[str, Callable[[], object]] = {
     "huge": take_much,
     "leak": leak,
     "rlimit": take_much,
+    "bad-alloc": ask_c_plus_plus,
     "sleep": sleep_for_ever,
     "socket": read_a_socket,
     "spin": spin,
@@ -89,6 +95,9 @@ DEATHS: dict[str, Callable[[], object]] = {
     "parent": kill_the_parent,
 }
 FROM_THE_FIRST = {"leak"}
+ENDS_ALONE = {"kill", "term", "exit-0", "exit-3"}
+workers: list[Any] = []
+"""Of the loader at hand."""
 
 
 class Work:
@@ -120,7 +129,7 @@ class Begin:
         if group and self.death in ("huge", "leak"):
             with open(f"{group}/cgroup.procs", "w") as file:
                 file.write("0")
-        if self.death == "rlimit":
+        if self.death in ("rlimit", "bad-alloc"):
             import resource
 
             pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -140,7 +149,9 @@ def pool(death: str) -> Iterator[Any]:
 def dataloader(death: str) -> Iterator[Any]:
     from torch.utils.data import DataLoader
 
-    yield from DataLoader(Work(death), batch_size=2, num_workers=1, worker_init_fn=Begin(death))  # type: ignore[arg-type]
+    loader = iter(DataLoader(Work(death), batch_size=2, num_workers=1, worker_init_fn=Begin(death)))  # type: ignore[arg-type]
+    workers[:] = loader._workers  # type: ignore[attr-defined]
+    yield from loader
 
 
 def hold_locks() -> None:
@@ -157,15 +168,39 @@ def hold_locks() -> None:
     held.wait()
 
 
+def exit_codes() -> list[int | None]:
+    """As their parent saw them end. torch may raise in the middle of that, once for each worker, and there is one."""
+    try:
+        join_all()
+    except RuntimeError:
+        join_all()
+    return [worker.exitcode for worker in workers]
+
+
+def join_all() -> None:
+    for worker in workers:
+        worker.join()
+
+
 def lose(engine: Callable[[str], Iterator[Any]], death: str) -> None:
+    words: list[str] = []
     try:
         try:
-            print(death, sum(1 for _ in engine(death)), flush=True)
+            words.append(str(sum(1 for _ in engine(death))))
         except Exception as error:  # noqa: BLE001  # whatever the engine makes of it
-            words = f"{type(error).__name__}: {error} {error.__cause__ or ''}"
-            print(death, words.replace("\n", " "), flush=True)
-    except RuntimeError:  # torch raises in its SIGCHLD handler, wherever the job is by then
-        print(death, "and once more", flush=True)
+            words.append(described(error))
+    except RuntimeError as error:  # torch raises in its SIGCHLD handler, wherever the job is by then
+        words.append(described(error))
+    if death in ENDS_ALONE:
+        words.append(f"exit codes {exit_codes()}")
+    try:
+        print(death, *words, flush=True)
+    except RuntimeError:
+        print("", death, *words, flush=True)
+
+
+def described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error} {error.__cause__ or ''}".replace("\n", " ")
 
 
 def wait_for_the_watcher() -> None:

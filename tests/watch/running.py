@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,16 @@ def deaths(home: Path) -> list[Path]:
     return sorted((home / "deaths").glob("*")) if (home / "deaths").exists() else []
 
 
+STARTS = 100
+"""Plain Pythons, one after another, that could start meanwhile: two seconds' worth on a machine that is not busy."""
+
+
 def soon(seconds: float) -> float:
-    """This many seconds, on a machine that has a CPU for everybody; on one that is busy with others, as many more as
-    there are waiting.
-    """
-    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    """This many seconds; on a machine that is slow, or busy with others, as long as a hundred starts of Python take now."""
+    return max(seconds, STARTS * max(_start() for _ in range(3)))
+
+
+def _start() -> float:
+    begun = time.monotonic()
+    subprocess.run([sys.executable, "-c", ""], env=clean_environment(), check=True)
+    return time.monotonic() - begun

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lastwords.diagnosis import diagnose
 from lastwords.evidence import Evidence
 from lastwords.evidence import box as raw
-from lastwords.evidence.growth import with_growth
-from lastwords.evidence.model import Growth, HostMemory, Machine, MemoryGroup
+from lastwords.evidence.growth import Shared, with_growth
+from lastwords.evidence.model import Growth, HostMemory, Machine, MemoryGroup, OomKills, Space, Status
 from lastwords.evidence.store import Store
+from lastwords.show.json import document
 from lastwords.watch.curves import Looks, Points
-from tests.watch.running import python, run
+from lastwords.watch.shared_files import MOST_LOOKS, NewFile, Share, SharedFiles
+from tests.watch.running import PATIENCE, clean_environment, python, run, run_words
 
 SECOND = 10**9
 MIB = 1 << 20
@@ -108,6 +114,47 @@ def test_siblings_that_grow_the_same_way() -> None:
     assert (one.alike, one.next_death) == (2, 50.0)
 
 
+def test_shared_memory_that_is_never_given_back() -> None:
+    """Its own file and one of four that nobody has open, per item; three others leak the same way."""
+    shares = tuple(Share(at * SECOND, at, at * MIB, 4 * at, 4 * at * MIB, 8 * at * MIB) for at in range(65))
+    space = Space(source="", path="/dev/shm", free=400 * MIB, total=912 * MIB, free_files=1000)
+    evidence = with_growth(
+        Evidence(machine=Machine(spaces=(space,))), box(64), curve(*([9_000] * 65)), (), (), Shared(shares, 4)
+    )
+    files, memory = evidence.growth or ()
+    assert (files.name, files.per_item, files.items, files.used) == ("files in /dev/shm", 2, 64, 128)
+    assert (memory.name, memory.per_item, memory.limit) == ("shared memory", 2 * MIB, 912 * MIB)
+    assert memory.seconds_left == 50.0, "400 MiB are left, and the whole job takes 8 MiB a second"
+    bus_error = msgspec.structs.replace(evidence, status=Status(source="", signal="SIGBUS"))
+    full = next(one for one in diagnose(bus_error).causes if one.id == "shared-memory-full")
+    assert "it left 2.1 MB more per item over 64 items in /dev/shm" in [term.text for term in full.terms]
+    assert "unlink()" in full.steps[0].text
+    kills = OomKills(source="", before=0, after=1)
+    killed = msgspec.structs.replace(evidence, status=Status(source="", signal="SIGKILL"), oom_kills=kills)
+    best = diagnose(killed).best
+    assert best is not None and best.id == "out-of-memory"
+    assert any("which counts as memory, too" in term.text for term in best.terms)
+
+
+def test_shared_memory_that_is_given_back_does_not_grow() -> None:
+    shares = tuple(Share(at * SECOND, 3, 3 * MIB, at % 2, MIB, 9 * MIB) for at in range(65))
+    found = with_growth(Evidence(), box(64), curve(*([9_000] * 65)), (), (), Shared(shares))
+    assert found.growth == ()
+
+
+def test_shares_are_bounded_and_keep_their_ends() -> None:
+    shared = SharedFiles()
+    assert not shared.note(0, [], [7])
+    assert shared.take(7) == (), "a job without such files pays nothing"
+    for at in range(1, 10_000):
+        shared.note(at, [NewFile(7, at), NewFile(None, 1)], [7, 8])
+    found = shared.take(7)
+    assert len(found) <= MOST_LOOKS
+    assert (found[0], found[-1]) == (Share(1, 1, 1, 1, 1, 2), Share(9_999, 1, 9_999, 1, 1, 10_000))
+    assert [one.files for one in shared.take(8)][-1] == 0
+    assert shared.take(8) == ()
+
+
 @pytest.mark.parametrize(("points", "record"), [((), box(64)), (curve(1, 2), None), (curve(1), box(64))])
 def test_nothing_to_say(points: Points, record: raw.Box | None) -> None:
     assert not with_growth(Evidence(), record, points, ()).growth
@@ -126,7 +173,7 @@ LEAKS = """
     for index in range(200 if sys.argv[1] == "files" else 60):
         with lastwords.item(f"item-{index}", index=index):
             leak()
-            time.sleep(0.01)
+            time.sleep(0.03)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -147,6 +194,64 @@ def test_threads_that_never_end(tmp_path: Path) -> None:
     (found,) = Store(tmp_path).all()
     growth = next(one for one in found.growth or () if one.name == "threads")
     assert 0.5 < growth.per_item < 1.3 and growth.items >= 20
+
+
+# Two workers make a file for each item. If they close it at once, nobody can say whose it is.
+SHARES = """
+    import os, signal, sys, time
+    import lastwords
+    kept = []
+    def leak(name):
+        file = open(f"/dev/shm/{name}", "wb", buffering=0)
+        file.write(bytes(128 << 10))
+        kept.append(file) if sys.argv[1] == "open" else file.close()
+    def work(number):
+        for index in range(80):
+            with lastwords.item(f"item-{index}", index=index):
+                leak(f"file-{number}-{index}")
+                time.sleep(0.05)
+    first = os.fork()
+    if first == 0:
+        work(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    second = os.fork()
+    if second == 0:
+        work(2)
+        os._exit(0)
+    os.waitpid(first, 0)
+    os.waitpid(second, 0)
+"""
+
+
+def with_shared_memory_of_its_own(words: list[str]) -> list[str]:
+    """The files of neighbours come and go; and 64 MiB, as Docker gives them, have an end that can be foreseen."""
+    unshare = shutil.which("unshare")
+    mount = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"'
+    before = [str(unshare), "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    if os.geteuid() == 0:
+        del before[1:3]
+    if unshare is None or subprocess.run([*before, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs the right to mount a /dev/shm of its own (root, or user namespaces)")
+    return [*before, *words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["open", "closed"])
+def test_files_of_shared_memory_that_are_never_removed(tmp_path: Path, kind: str) -> None:
+    words = with_shared_memory_of_its_own(run_words(tmp_path, python(SHARES, kind)))
+    done = subprocess.run(
+        words, env=clean_environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = Store(tmp_path).all()
+    growth = {one.name: one for one in found.growth or ()}
+    files, memory = growth["files in /dev/shm"], growth["shared memory"]
+    assert 0.7 < files.per_item < 1.4 and files.items >= 20
+    assert 0.7 * (128 << 10) < memory.per_item < 1.4 * (128 << 10)
+    assert memory.limit == 64 * MIB and memory.seconds_left is not None and memory.seconds_left > 0
+    assert ("open files" in growth) == (kind == "open")
+    told = {one.name: one for one in document(diagnose(found)).growth or ()}
+    assert told.keys() == growth.keys() and told["shared memory"].seconds_left == memory.seconds_left
 
 
 COPIED = """

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,8 @@ from lastwords import _native
 from lastwords.diagnosis import diagnose
 from lastwords.evidence import Evidence
 from lastwords.evidence.store import Store
+from lastwords.show.json import document
+from lastwords.watch import descriptors
 from tests.watch.running import (
     LASTWORDS,
     PATIENCE,
@@ -127,7 +131,9 @@ def line_of(path: Path, mark: str = "# here") -> int:
 
 
 @contextmanager
-def running(home: Path, path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def running(
+    home: Path, path: Path, *options: str, cwd: Path | None = None
+) -> Iterator[subprocess.Popen[str]]:
     words = run_words(home, [python("")[0], str(path)], "--hang-after", str(AFTER), *options)
     with subprocess.Popen(
         words,
@@ -237,6 +243,47 @@ def test_all_threads_are_told(home: Path, tmp_path: Path) -> None:
     assert found.memory is not None and found.memory.curve
     assert all(thread.frames for thread in found.hang.threads)
     assert found.other_threads[0].frames[0].function == "wait"
+
+
+def test_who_it_is_connected_to(home: Path, tmp_path: Path) -> None:
+    program = """
+listener = socket.create_server(("127.0.0.1", 0))
+near = socket.create_connection(listener.getsockname())
+far, _ = listener.accept()
+say(listener.getsockname()[1])
+when_told(lambda: far.sendall(b"late"))
+with lastwords.item("a", index=1):
+    assert near.recv(100) == b"late"
+sys.exit(7)
+"""
+    with running(home, script(tmp_path, program)) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        ((found, _),) = kept(home)
+        process.communicate("go on\n", timeout=PATIENCE)
+    assert process.returncode == 7
+    assert found.hang is not None and found.hang.blocked_on == f"a connection to 127.0.0.1:{port}"
+    shown = document(diagnose(found)).hang
+    assert shown is not None
+    assert (shown.blocked_on, shown.threads[0].blocked_on) == (found.hang.blocked_on, found.hang.blocked_on)
+    assert (shown.wait_channel, shown.others, shown.alike) == (found.hang.wait_channel, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "name"),
+    [
+        (socket.AF_INET, "0500000A:01BB", "10.0.0.5:443"),
+        (socket.AF_INET6, "00000000000000000000000001000000:0050", "[::1]:80"),
+        (socket.AF_INET, "00000000:0000", None),
+        (socket.AF_INET, "0500:01BB", None),
+        (socket.AF_INET, "no", None),
+    ],
+)
+def test_addresses_as_the_kernel_writes_them(
+    family: socket.AddressFamily, text: str, name: str | None
+) -> None:
+    if sys.byteorder == "little":
+        assert descriptors.address(family, text) == name
 
 
 def test_the_panel_and_the_closing_line(home: Path, tmp_path: Path) -> None:

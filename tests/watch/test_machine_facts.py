@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -23,7 +24,8 @@ from lastwords.show.sections import sections
 from lastwords.watch import cgroups, gpu, machine
 from lastwords.watch.gpu import Gpu
 from lastwords.watch.kernel_log import KernelLine, parse
-from lastwords.watch.machine import Machine, Pressure, Space
+from lastwords.watch.machine import Machine, Pressure
+from lastwords.watch.spaces import Space
 from tests.watch.running import clean_environment, python, run
 
 MIB = 1 << 20
@@ -215,18 +217,67 @@ def small_group() -> Iterator[Path]:
     place.rmdir()
 
 
+# Nobody hears of the worker: the socket to tell it on is gone. Its box remembers where it was.
+UNHEARD = """
+    import os, signal, sys, lastwords
+    os.unlink(os.path.join(os.environ["LASTWORDS"], "watcher"))
+    open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+    pid = os.fork()
+    if pid == 0:
+        with lastwords.item("a", index=1):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.root
+def test_the_groups_of_one_that_died_before_anybody_looked(home: Path, small_group: Path) -> None:
+    done = run(home, python(UNHEARD, str(small_group)))
+    assert done.returncode == 0, done.stderr
+    (found,) = Store(home).all()
+    assert found.item is not None and found.item.index == 1
+    machine = found.machine
+    assert machine is not None and machine.memory_groups is not None and machine.place is not None
+    assert (machine.memory_groups[0].path, machine.memory_groups[0].limit) == (str(small_group), 200 * MIB)
+    assert machine.place.cgroup is not None and machine.place.cgroup.endswith(small_group.name)
+
+
+def test_a_box_names_the_groups_that_it_was_born_into(home: Path) -> None:
+    run(home, python("import lastwords, os\nwith lastwords.item('a', index=1):\n    os.kill(os.getpid(), 9)"))
+    (found,) = Store(home).all()
+    box = Store(home).box_of(found.id)
+    assert box is not None
+    identity = json.loads(_native.read_box(str(box)))["identity"]
+    mine = Path("/proc/self/cgroup").read_text().splitlines()
+    told = (identity["cgroup"] or "").splitlines()
+    assert set(told) <= set(mine)
+    wanted = {"memory", "cpu", "pids", ""}
+    assert len(told) == sum(bool(wanted & set(line.split(":")[1].split(","))) for line in mine)
+    assert identity["cgroup_namespace"] == os.stat("/proc/self/ns/cgroup").st_ino
+
+
+# The worker begins when the watcher has a descriptor of it: on a busy machine it might be dead before.
 POOL = """
-import concurrent.futures, multiprocessing, sys, time
+import concurrent.futures, multiprocessing, os, sys, time
+from pathlib import Path
 kept = []
 def work(index):
     size = int(sys.argv[2]) if sys.argv[1] == "leak" else (400 << 20 if index == 20 else 1000)
     kept.append(bytearray(size))
-    time.sleep(0.005)
-def move(group):
+    time.sleep(0.02)
+def is_known(watcher):
+    try:
+        infos = [info.read_text() for info in Path(f"/proc/{watcher}/fdinfo").iterdir()]
+    except FileNotFoundError:  # one was closed meanwhile
+        return False
+    return any(f"Pid:\\t{os.getpid()}\\n" in info for info in infos)
+def begin(group, watcher):
     open(group + "/cgroup.procs", "w").write("0")
+    while not is_known(watcher):
+        time.sleep(0.001)
 if __name__ == "__main__":
     context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(1, context, move, (sys.argv[3],)) as pool:
+    with concurrent.futures.ProcessPoolExecutor(1, context, begin, (sys.argv[3], os.getppid())) as pool:
         list(pool.map(work, range(200)))
 """
 

@@ -22,6 +22,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts = {"/job/worker": 0, "/job": 2}
         monkeypatch.setattr(_native, "oom_kills", self._all)
+        monkeypatch.setattr(_native, "oom_kills_of", lambda _membership: self._all(0))
         monkeypatch.setattr(_native, "oom_kills_in", lambda group, _version: self.counts.get(group))
 
     def _all(self, _pid: int) -> list[tuple[str, int, int]]:
@@ -47,6 +48,40 @@ def test_one_that_was_gone_before_we_looked(machine: Machine, monkeypatch: pytes
     counters.begin(2)
     machine.counts["/job"] = 3
     assert counters.end(2) == MemoryKills("/job", 2, 3)
+
+
+def test_one_that_was_gone_and_whose_box_names_its_groups(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then that nothing happened there is known."""
+    monkeypatch.setattr(memory_kills, "is_dying", lambda _pid: True)
+    counters = MemoryKillCounters()
+    counters.begin(1)
+    counters.as_born(1, "0::/job/worker\n")
+    assert counters.end(1) == MemoryKills("/job/worker", 0, 0)
+    counters.as_born(2, "0::/job/worker\n")  # never announced
+    machine.counts["/job/worker"] = 1
+    assert counters.end(2) == MemoryKills("/job/worker", 0, 1)
+
+
+def test_a_group_that_nobody_was_seen_in_has_no_counter_from_before(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_kills, "is_dying", lambda _pid: True)
+    counters = MemoryKillCounters()
+    counters.begin(1)
+    machine.counts = {"/new": 1, **machine.counts}
+    counters.as_born(1, "0::/new\n")
+    assert counters.end(1) is None
+
+
+def test_where_it_was_seen_counts_more_than_where_it_was_born(machine: Machine) -> None:
+    counters = MemoryKillCounters()
+    counters.begin(1)
+    machine.counts = {"/born": 5}
+    counters.as_born(1, "0::/born\n")
+    machine.counts = {"/job/worker": 0}
+    assert counters.end(1) == MemoryKills("/job/worker", 0, 0)
 
 
 def test_nothing_happened(machine: Machine) -> None:

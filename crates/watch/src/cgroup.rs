@@ -104,7 +104,8 @@ pub fn working_set(group: &Path) -> Option<u64> {
     Some(used.saturating_sub(idle))
 }
 
-fn groups_of(membership: &str, controller: &str) -> Vec<(PathBuf, Version)> {
+/// The same, of what /proc said of the process when it lived.
+pub fn groups_of(membership: &str, controller: &str) -> Vec<(PathBuf, Version)> {
     let mounts = read_text(Path::new("/proc/self/mountinfo"), MOUNTS_LIMIT);
     directories(membership, &mounts.unwrap_or_default(), controller)
 }

@@ -16,7 +16,9 @@ use crate::bounded::read_text;
 use crate::cgroup::{self, OomKills};
 use crate::close_look::{CloseLook, Closely, Ownership};
 use crate::curve::{Curve, Point};
-use crate::system::{block_signals, event_descriptor, has_ended, machine_memory, now_ns, ring, silence};
+use crate::system::{
+    block_signals, event_descriptor, has_ended, machine_memory, now_ns, ring, silence, thread_cpu_ns,
+};
 use crate::waiting::{Came, Waiting};
 use std::collections::HashMap;
 use std::fs::File;
@@ -383,8 +385,9 @@ impl Watched {
         if now < self.ownership_due_ns {
             return None;
         }
+        let before = thread_cpu_ns();
         let found = Ownership::of(self.pid);
-        let took = now_ns().saturating_sub(now);
+        let took = thread_cpu_ns().saturating_sub(before);
         let pause = took.saturating_mul(OWNERSHIP_SHARE).saturating_mul(everybody);
         self.ownership_due_ns = now + pause.max(FIRST_OWNERSHIP_NS);
         found

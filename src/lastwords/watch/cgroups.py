@@ -55,9 +55,16 @@ class Groups:
     pids: tuple[Group, ...]
 
 
+CONTROLLERS = ("memory", "cpu", "pids")
+
+
 def groups_of(pid: int) -> Groups:
-    memory, cpu, pids = (tuple(_native.control_groups(pid, name)) for name in ("memory", "cpu", "pids"))
-    return Groups(memory, cpu, pids)
+    return Groups(*(tuple(_native.control_groups(pid, name)) for name in CONTROLLERS))
+
+
+def groups_named(membership: str) -> Groups:
+    """Of a process that is gone, by the lines of its /proc/PID/cgroup."""
+    return Groups(*(tuple(_native.control_groups_of(membership, name)) for name in CONTROLLERS))
 
 
 def memory(groups: Groups) -> tuple[MemoryGroup, ...]:

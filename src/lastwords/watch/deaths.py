@@ -34,6 +34,9 @@ ENDS_SILENTLY_ON_SIGTERM = frozenset({"DataLoader worker"})
 # Roles whose idle processes their engine ends as it likes. A raylet is no Python, and leaves no word of the signals it
 # sends: SIGKILL when the job is over, and a worker that loses its raylet exits with 1.
 ENDED_BY_THEIR_ENGINE = ("Ray worker",)
+# pyspark's daemon, told by SIGTERM that its executor ends, ends with exit code 1, and so do those of its workers that wait
+# for a task.
+LEAVE_WITH_AN_EXIT_CODE = ("Spark daemon", "Spark worker without a task")
 # What a process meets when one that it talks to has died. Seen with SIGSEGV in a worker: in ten runs torch's
 # DataLoader raised ConnectionResetError six times, RuntimeError twice and EOFError once.
 BROKEN_LINKS = frozenset({"BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "EOFError"})
@@ -86,12 +89,14 @@ def judge(ended: Ended, history: History) -> Judgement:
     state, status = ended.state, ended.status
     if state is not None and state.crash_signal:
         return Judgement(Verdict.DEATH, "it recorded its own crash")
-    if state is not None and _is_idle_of_an_engine(state):
+    if state is not None and _is_idle_of_an_engine(state, status.signal):
         return Judgement(Verdict.HEALTHY, "its engine may end it, as long as it works on nothing")
     interruption = _interruption(ended, history)
     if interruption is not None:
         return interruption
     sender = _stopped_by(ended, history.senders)
+    if sender is not None and (reason := _reason_of(sender, ended)):
+        return Judgement(Verdict.DEATH, f"pid {sender.pid} of the same job ended it: {reason}")
     if sender is not None:
         return Judgement(Verdict.STOPPED_BY_JOB, f"pid {sender.pid} of the same job sent it a signal")
     if status.signal:
@@ -103,8 +108,9 @@ def judge(ended: Ended, history: History) -> Judgement:
     return _judge_failure(ended, state, history)
 
 
-def _is_idle_of_an_engine(state: LastState) -> bool:
-    is_of_engine = state.role is not None and state.role.startswith(ENDED_BY_THEIR_ENGINE)
+def _is_idle_of_an_engine(state: LastState, number: int | None) -> bool:
+    roles = ENDED_BY_THEIR_ENGINE if number else ENDED_BY_THEIR_ENGINE + LEAVE_WITH_AN_EXIT_CODE
+    is_of_engine = state.role is not None and state.role.startswith(roles)
     return is_of_engine and not state.has_item and state.fatal is None
 
 
@@ -128,6 +134,13 @@ def _stopped_by(ended: Ended, senders: Iterable[LastState]) -> LastState | None:
         if sender.pid != ended.process.own_pid and any(_stops(sent, ended) for sent in sender.sent):
             return sender
     return None
+
+
+def _reason_of(sender: LastState, ended: Ended) -> str | None:
+    """What made it end a worker in the middle of its work, as an engine's memory monitor does."""
+    born = ended.state.born_ns if ended.state else 0
+    reasons = (one for one in sender.stop_reasons if one.target == ended.process.own_pid)
+    return next((one.text for one in reasons if one.time_ns >= born), None)
 
 
 def _sent_it_itself(ended: Ended) -> bool:

@@ -9,6 +9,7 @@ from lastwords.watch.last_state import LastState
 from lastwords.watch.machine import Beginning, Machine
 from lastwords.watch.memory_kills import MemoryKills
 from lastwords.watch.processes import Process
+from lastwords.watch.shared_files import Shares
 from lastwords.watch.status import Status
 
 
@@ -36,6 +37,12 @@ class Ended:
     """Its parent had ended before it; looked at only if this was a death."""
     siblings: tuple[Points, ...] = ()
     """The memory of its living siblings so far; looked at only if this was a death."""
+    shares: Shares = ()
+    """Its files of shared memory over time."""
+    sharers: float = 1.0
+    """How many workers may have made those of which nobody knows who did, itself included; one that was there for half
+    of the time counts half.
+    """
     probe: str | None = None
     """A snapshot of it, taken not long before: its memory was nearly full."""
     beginning: Beginning | None = None

@@ -15,7 +15,7 @@ from lastwords.watch.deaths import STOPS, History, Judgement, Verdict, judge
 from lastwords.watch.ending import Ended, ParentEnd
 from lastwords.watch.kernel_log import KernelLog
 from lastwords.watch.last_state import LastState
-from lastwords.watch.proc import is_dying
+from lastwords.watch.proc import is_dying, stat_fields
 from lastwords.watch.processes import Process, Processes
 from lastwords.watch.run_directory import RunDirectory, forget_box
 
@@ -151,16 +151,25 @@ class Inquest:
         if ended.beginning is None:
             return ended
         found = machine.look(ended.process.pid, ended.beginning, self._kernel_log, self._status_refused)
-        return replace(ended, machine=found, siblings=tuple(self._siblings(ended.process)))
+        return replace(
+            ended,
+            machine=found,
+            siblings=tuple(self._siblings(ended.process)),
+            sharers=self._sharers(ended) if ended.shares and ended.shares[-1].loose_files else 1.0,
+        )
 
     def _parent_end(self, ended: Ended) -> ParentEnd | None:
         """Asked only when it is explained: the kernel tells the children of an end before it tells us."""
         parent = self._ends.get(ended.process.parent or 0)
         if parent is None or parent.noticed_ns < (ended.state.born_ns if ended.state is not None else 0):
             return None
+        if ended.status.source == "pidfd":
+            return None  # told only once somebody else has buried it: its parent was still there to do so
         before = (ended.noticed_ns - parent.noticed_ns) / 1e9
-        # One that ended by itself a little later may have done so because of this death; one that was killed did not.
-        if before < 0 and (before < -TOGETHER or not parent.status.signal):
+        # Who was left to us to bury had no parent any more, whatever we noticed first. Of the others, one whose parent
+        # ended by itself a little later may be the reason for that; a parent that was killed had another.
+        is_orphan = ended.status.source == "parent"
+        if before < 0 and not is_orphan and (before < -TOGETHER or not parent.status.signal):
             return None
         return ParentEnd(parent.process.pid, parent.status, max(0.0, before))
 
@@ -170,15 +179,40 @@ class Inquest:
         while (
             process.parent is not None
             and process.parent not in self._ends
-            and is_dying(process.parent)
+            # Gone already: it has been reaped, and is about to be remembered.
+            and (is_dying(process.parent) or not stat_fields(process.parent))
             and time.monotonic() < until
         ):
             time.sleep(GLANCE)
 
     def _siblings(self, process: Process) -> Iterator[Points]:
-        if process.parent is not None:
-            alike = [one for one in self._living if one.parent == process.parent]
-            yield from map(self._memory_of, alike[:MOST_SIBLINGS])
+        return map(self._memory_of, self._living_siblings(process))
+
+    def _living_siblings(self, process: Process) -> list[Process]:
+        if process.parent is None:
+            return []
+        return [one for one in self._living if one.parent == process.parent][:MOST_SIBLINGS]
+
+    def _sharers(self, ended: Ended) -> float:
+        """Whoever worked on items beside it, each for the part of its life in which he was there. The resource tracker
+        and its like are siblings, too, and make nothing.
+        """
+        if ended.state is None:
+            return 1.0
+        parent, begin, end = ended.process.parent, ended.state.born_ns, ended.noticed_ns
+        boxes = [one.box for one in self._living_siblings(ended.process) if one.box is not None]
+        others = [(state, end) for state in map(last_state.read, boxes)]
+        others += [
+            (one.state, one.noticed_ns)
+            for one in self._ends.values()
+            if one.process.parent == parent and one.process is not ended.process
+        ]
+        beside = (
+            max(0, min(end, until) - max(begin, state.born_ns))
+            for state, until in others
+            if state is not None and state.items_begun
+        )
+        return 1.0 + sum(beside) / max(1, end - begin)
 
     def _forget_or_keep(self, box: str, state: LastState | None) -> None:
         """A pool raises a worker's exception again in its parent: only the worker's box knows the item."""

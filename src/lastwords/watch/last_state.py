@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from lastwords import _native
@@ -37,6 +39,15 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class StopReason:
+    """Why this process was about to end another."""
+
+    target: int
+    time_ns: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class LastState:
     pid: int = 0
     parent: int | None = None
@@ -51,7 +62,10 @@ class LastState:
     crash_signal: int | None = None
     raised: tuple[Raised, ...] = ()
     sent: tuple[Sent, ...] = ()
+    stop_reasons: tuple[StopReason, ...] = ()
     became_another_program: bool = False
+    cgroup: str | None = None
+    """The lines of /proc/PID/cgroup at its birth; None: not kept, or seen from another namespace than ours."""
 
     @property
     def fatal(self) -> Raised | None:
@@ -82,8 +96,23 @@ def from_record(record: Mapping[str, Any]) -> LastState:
         crash_signal=_crash_signal(record.get("crash") or {}),
         raised=tuple(_raised(one) for one in record.get("exceptions") or ()),
         sent=tuple(_sent(one) for one in events if one.get("kind") == "sent_signal"),
+        stop_reasons=tuple(_stop_reason(one) for one in events if one.get("kind") == "stop_reason"),
         became_another_program=_became_another_program(events),
+        cgroup=_cgroup(identity),
     )
+
+
+def _cgroup(identity: Mapping[str, Any]) -> str | None:
+    return identity.get("cgroup") if identity.get("cgroup_namespace") == _cgroup_namespace() else None
+
+
+@cache
+def _cgroup_namespace() -> int | None:
+    """Our own. Kernels before 4.6 have none, and nobody who lives there does."""
+    try:
+        return os.stat("/proc/self/ns/cgroup").st_ino
+    except OSError:
+        return None
 
 
 def _became_another_program(events: Sequence[Mapping[str, Any]]) -> bool:
@@ -104,6 +133,10 @@ def _crash_signal(crash: Mapping[str, Any]) -> int | None:
 def _raised(one: Mapping[str, Any]) -> Raised:
     kind, message = one.get("kind") or "", one.get("message") or ""
     return Raised(kind, message, bool(one.get("fatal")), one.get("time_ns") or 0)
+
+
+def _stop_reason(one: Mapping[str, Any]) -> StopReason:
+    return StopReason(one.get("a") or 0, one.get("time_ns") or 0, one.get("text") or "")
 
 
 def _sent(one: Mapping[str, Any]) -> Sent:

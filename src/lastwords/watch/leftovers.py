@@ -17,10 +17,18 @@ from dataclasses import asdict, dataclass
 
 from lastwords.watch.proc import read_text, started
 from lastwords.watch.processes import Process
-from lastwords.watch.run_directory import SHARED_MEMORY, Identity, files_in
+from lastwords.watch.run_directory import SHARED_MEMORY, Identity, files_in, statuses_in
+from lastwords.watch.shared_files import NewFile, SharedFiles, Shares
 
 INTERVAL = 0.5
 """Seconds between two looks at who has what open."""
+GROWING = 0.1
+"""The same, while there are more files at each."""
+MOST_OF_THE_TIME = 0.003
+"""The part of one core that these looks may take, however many files there are."""
+MOST_SEARCHES = 8
+"""For who has a file open. One that nobody had open so often was left by whoever made it, or is a stranger's."""
+BLOCK = 512
 MOST_DESCRIPTORS = 4096
 # Families of names that hold the pid of whoever made them: torch_4711_…, sem.loky-4711-…, joblib_memmapping_folder_4711_….
 _WITH_PID = re.compile(r"(?:torch|sem\.loky|loky|joblib_memmapping_folder)[_-](\d{1,10})(?:[_-]|$)")
@@ -52,27 +60,45 @@ class Leftovers:
         self._known: dict[int, float] = {}
         """Every process of the job, and when it was first heard of."""
         self._holders: dict[Identity, int] = {}
+        self._searches: dict[Identity, int] = {}
+        self._shared = SharedFiles()
+        self._users: set[int] = {os.getuid()}
+        """Whose files can be the job's: on a host with many users most are not."""
         self._due = 0.0
 
     def begin(self, process: Process) -> None:
         self._known[process.pid] = process.announced
+        with contextlib.suppress(OSError):
+            self._users.add(os.stat(f"/proc/{process.pid}").st_uid)
 
     @property
     def timeout(self) -> float:
         return max(0.0, self._due - time.monotonic())
 
     def look(self, living: Iterable[Process]) -> None:
-        """Notes who has which new file open. Costs nothing beside one listing while there is no new one."""
-        if time.monotonic() < self._due:
+        """Notes who has which new file open, and how many each has. Costs one listing while there is no new one."""
+        begun = time.monotonic()
+        if begun < self._due:
             return
-        self._due = time.monotonic() + INTERVAL
-        unknown = {
-            identity
-            for name, identity in files_in(self._place)
-            if self._before.get(name) != identity
-            and identity not in self._holders
-            and not _WITH_PID.match(name)
-        }
+        here, used = list(living), time.thread_time()
+        new = [
+            (name, (found.st_dev, found.st_ino), found.st_blocks * BLOCK)
+            for name, found in statuses_in(self._place)
+            if self._before.get(name) != (found.st_dev, found.st_ino) and found.st_uid in self._users
+        ]
+        self._find_holders({identity for name, identity, _ in new if not _WITH_PID.match(name)}, here)
+        files = [NewFile(self._owner(name, identity), size) for name, identity, size in new]
+        has_grown = self._shared.note(time.monotonic_ns(), files, [process.pid for process in here])
+        took = time.thread_time() - used
+        self._due = begun + max(GROWING if has_grown else INTERVAL, took / MOST_OF_THE_TIME)
+
+    def shares_of(self, process: Process) -> Shares:
+        """Its shared memory over time. To be asked once, at its end."""
+        return self._shared.take(process.pid)
+
+    def _find_holders(self, unknown: set[Identity], living: Iterable[Process]) -> None:
+        self._searches = {one: self._searches.get(one, 0) + 1 for one in unknown - self._holders.keys()}
+        unknown = {one for one, searches in self._searches.items() if searches <= MOST_SEARCHES}
         for process in living:
             if not unknown:
                 return
@@ -80,14 +106,21 @@ class Leftovers:
                 self._holders[identity] = process.pid
                 unknown.discard(identity)
 
-    def found(self, living: Iterable[Process] = ()) -> list[Leftover]:
-        """To be asked when the job has ended."""
+    def _owner(self, name: str, identity: Identity) -> int | None:
+        match = _WITH_PID.match(name)
+        return int(match[1]) if match is not None else self._holders.get(identity)
+
+    def found(
+        self, living: Iterable[Process] = (), orphans: Iterable[Process] | None = None
+    ) -> list[Leftover]:
+        """To be asked when the job has ended. `orphans` are those of the living that it has left behind."""
         used: set[Identity] = set()
         still_there = list(living)
         for process in still_there:
             used |= _open_in(process.pid, self._place)
         files = (one for one in self._files_of_ours() if (one.device, one.inode) not in used)
-        return [*files, *self._segments_of_ours(), *map(_orphan, still_there)]
+        named = still_there if orphans is None else orphans
+        return [*files, *self._segments_of_ours(), *map(_orphan, named)]
 
     def _files_of_ours(self) -> Iterator[Leftover]:
         for name, identity in files_in(self._place):

@@ -16,7 +16,7 @@ from lastwords.watch.explaining import Explaining
 from lastwords.watch.hangs import Hangs, Hung, OnHang, Policy
 from lastwords.watch.inquest import Inquest, OnDeath
 from lastwords.watch.leftovers import Leftover
-from lastwords.watch.proc import is_dying, is_stopped
+from lastwords.watch.proc import is_dying, is_stopped, read_text
 from lastwords.watch.processes import Process
 from lastwords.watch.run_directory import RunDirectory
 from lastwords.watch.watcher import Watcher
@@ -26,6 +26,8 @@ from lastwords.watch.watcher import Watcher
 PATIENCE_WITH_DYING = 10.0
 PATIENCE = 0.25
 GLANCE = 0.05
+# Helpers of multiprocessing, which go when the last of those goes that they serve. On a busy machine we may be first.
+ENDS_BY_ITSELF = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 JOB_CONTROL = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
 
@@ -84,14 +86,15 @@ class Loop:
         self._hear(self._watcher.never_announced())
         self._explaining.finish()
         self._explaining.close()
+        left = [process for process in self._watcher.living if _is_left_behind(process)]
         return Outcome(
             raw_status=self._watcher.command_status,
             deaths=self._inquest.deaths,
             consequences=self._inquest.consequences,
             unexplained=self._inquest.unexplained,
-            still_running=list(self._watcher.living),
+            still_running=left,
             hangs=self._hangs.explained if self._hangs else [],
-            leftovers=self._watcher.leftovers.found(self._watcher.living) if self._is_recorded else [],
+            leftovers=self._watcher.leftovers.found(self._watcher.living, left) if self._is_recorded else [],
         )
 
     def _until_next_look(self) -> float | None:
@@ -161,6 +164,25 @@ class Loop:
             if left <= 0:
                 return
             self._turn(timeout=min(left, GLANCE))
+
+
+def _is_left_behind(process: Process) -> bool:
+    command = read_text(f"/proc/{process.pid}/cmdline")
+    return not any(name in command for name in ENDS_BY_ITSELF) and _is_still_python(process)
+
+
+def _is_still_python(process: Process) -> bool:
+    """False: it was forked from Python and has become another program, like the JVM that pyspark starts. Its box is no
+    longer mapped, and there was nothing of it to be watched. Where we may not look, it counts as before.
+    """
+    if process.box is None:
+        return True
+    name = os.path.basename(process.box)
+    try:
+        with open(f"/proc/{process.pid}/maps", encoding="utf-8", errors="replace") as maps:
+            return any(name in line for line in maps)
+    except OSError:
+        return True
 
 
 def _is_dying(process: Process) -> bool:

@@ -13,10 +13,11 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from lastwords.watch import cgroups
+from lastwords.watch import cgroups, spaces
 from lastwords.watch.gpu import Gpu
 from lastwords.watch.kernel_log import KernelLine, KernelLog
-from lastwords.watch.proc import parent_of, read_text
+from lastwords.watch.proc import is_dying, parent_of, read_text
+from lastwords.watch.spaces import Space
 
 RESOURCES = ("memory", "cpu", "io")
 # Values of these are shown; of all others not even the names are looked at.
@@ -62,16 +63,10 @@ class Beginning:
     """It lives, and /proc does not show it to us."""
     parent_threads: int | None = None
     """How many its parent had then: whatever lock another of them held at the fork stays locked here."""
+    is_late: bool = False
+    """It had ended when it was asked, and was in no group any more, or seemed to be in the root's."""
     ticks: tuple[int, int] | None = None
     """Of all CPUs together since the machine began: all, and those that its host took away."""
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    path: str
-    free: int
-    total: int
-    free_files: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +95,8 @@ class Machine:
     limits: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
     tasks: cgroups.Tasks | None = None
     spaces: tuple[Space, ...] = ()
+    unknown_spaces: tuple[tuple[str, str], ...] = ()
+    """Places of which nobody could say how full they are, with the kind of their file system."""
     kernel_lines: tuple[KernelLine, ...] | None = None
     kernel_log_refused: str | None = None
     status_refused: str | None = None
@@ -117,6 +114,7 @@ def begin(pid: int) -> Beginning:
     groups = cgroups.groups_of(pid)
     throttling = cgroups.throttling(groups)
     directory, allowed = None, limits(read_text(f"/proc/{pid}/limits"))
+    cgroup = cgroup_path(read_text(f"/proc/{pid}/cgroup"))
     with contextlib.suppress(OSError):
         directory = os.readlink(f"/proc/{pid}/cwd")
     return Beginning(
@@ -124,10 +122,11 @@ def begin(pid: int) -> Beginning:
         groups=groups,
         limits=allowed,
         working_directory=directory,
-        cgroup=cgroup_path(read_text(f"/proc/{pid}/cgroup")),
+        cgroup=cgroup,
         throttled_ns=throttling.throttled_ns if throttling is not None else None,
         is_hidden=not allowed and _lives(pid),
         parent_threads=_threads(parent_of(pid)),
+        is_late=cgroup is None or (cgroup == "/" and is_dying(pid)),
         ticks=_ticks(),
     )
 
@@ -149,6 +148,24 @@ def _lives(pid: int) -> bool:
     return True
 
 
+def as_born(beginning: Beginning | None, membership: str, born_ns: int) -> Beginning:
+    """Where its own box says that it was, for one that had ended before we could look, or of which nobody told us."""
+    if beginning is not None and not beginning.is_late:
+        return beginning
+    groups, cgroup = cgroups.groups_named(membership), cgroup_path(membership)
+    if beginning is not None:
+        return replace(beginning, groups=groups, cgroup=cgroup, throttled_ns=None)
+    return Beginning(
+        time_ns=born_ns,
+        groups=groups,
+        limits={},
+        working_directory=None,
+        cgroup=cgroup,
+        throttled_ns=None,
+        is_late=True,
+    )
+
+
 def moved(beginning: Beginning | None, groups: Iterable[tuple[str, int, int]]) -> Beginning | None:
     """The process was put into other memory groups after it had begun."""
     if beginning is None:
@@ -161,6 +178,7 @@ def look(pid: int, beginning: Beginning, log: KernelLog | None, status_refused: 
     """The machine now, right after the process has died, or while it hangs (the kernel says nothing of that)."""
     memory, throttling = _meminfo(), cgroups.throttling(beginning.groups)
     container = _CONTAINER.search(beginning.cgroup or "")
+    room = spaces.look(_places(beginning.working_directory))
     return Machine(
         memory_groups=cgroups.memory(beginning.groups),
         memory_total=memory.get("MemTotal"),
@@ -174,7 +192,8 @@ def look(pid: int, beginning: Beginning, log: KernelLog | None, status_refused: 
         load=_load(),
         limits=beginning.limits,
         tasks=cgroups.tasks(beginning.groups),
-        spaces=_spaces(beginning.working_directory),
+        spaces=room.found,
+        unknown_spaces=room.unknown,
         kernel_lines=log.about(pid) if log is not None else None,
         kernel_log_refused=log.refused if log is not None else None,
         status_refused=status_refused,
@@ -247,17 +266,7 @@ def _load() -> float | None:
     return None
 
 
-def _spaces(working_directory: str | None) -> tuple[Space, ...]:
+def _places(working_directory: str | None) -> list[str]:
+    """Where a job is likely to write."""
     temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # asked how full it is, nothing is put there
-    paths = dict.fromkeys(filter(None, ("/dev/shm", temporary, working_directory)))  # noqa: S108
-    found = (_space(path) for path in paths)
-    return tuple(one for one in found if one is not None)
-
-
-def _space(path: str) -> Space | None:
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return None
-    free_files = found.f_favail if found.f_files else None
-    return Space(path, found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, free_files)
+    return list(dict.fromkeys(filter(None, ("/dev/shm", temporary, working_directory))))  # noqa: S108

@@ -49,6 +49,18 @@ class MemoryKillCounters:
         for group, version, count in found:
             self._last.setdefault((group, version), count)
 
+    def as_born(self, pid: int, membership: str) -> None:
+        """Where its own box says that it was, for one that had ended before we could look, or of which nobody told us.
+
+        A group that nobody was seen in before has no counter from before: then all is as if the box had said nothing.
+        """
+        if pid in self._groups and pid not in self._assumed:
+            return
+        groups = tuple((group, version) for group, version, _ in _native.oom_kills_of(membership))
+        if groups and all(group in self._last for group in groups):
+            self._groups[pid] = groups
+            self._assumed.discard(pid)
+
     def end(self, pid: int) -> MemoryKills | None:
         """The nearest group in which somebody was killed meanwhile, or else the process's own."""
         changes = [self._change(*group) for group in self._groups.pop(pid, ())]

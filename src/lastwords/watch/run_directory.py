@@ -67,11 +67,15 @@ class RunDirectory:
 
 
 def files_in(place: str) -> Iterator[tuple[str, Identity]]:
+    for name, found in statuses_in(place):
+        yield name, (found.st_dev, found.st_ino)
+
+
+def statuses_in(place: str) -> Iterator[tuple[str, os.stat_result]]:
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for _, entry in zip(range(MOST_FILES), entries, strict=False):
             with contextlib.suppress(OSError):
-                found = entry.stat(follow_symlinks=False)
-                yield entry.name, (found.st_dev, found.st_ino)
+                yield entry.name, entry.stat(follow_symlinks=False)
 
 
 def forget_box(path: str) -> None:

@@ -10,7 +10,11 @@ import contextlib
 import os
 from dataclasses import dataclass
 
+from lastwords.watch import descriptors
+
 MOST_THREADS = 256
+MOST_DESCRIPTORS = 1 << 20
+"""A first argument above this is an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class Thread:
     """The number of the system call that it is blocked in; None: in none, or nobody may know."""
     wait_channel: str | None = None
     """Where in the kernel it sleeps."""
+    first_descriptor: str | None = None
+    """What the first argument of that call would be, taken for a descriptor. Whether it is one, the call decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,20 @@ def _thread(pid: int, tid: int) -> Thread:
     channel = _read(pid, tid, "wchan").strip()
     # `running`, or -1 for a thread that is blocked outside of any system call (a page fault).
     number = int(call[0]) if call and call[0].isdecimal() else None
-    return Thread(tid, state[0] if state else None, number, channel if channel not in ("", "0") else None)
+    return Thread(
+        tid,
+        state[0] if state else None,
+        number,
+        channel if channel not in ("", "0") else None,
+        _first_descriptor(pid, call[1]) if number is not None and len(call) > 1 else None,
+    )
+
+
+def _first_descriptor(pid: int, argument: str) -> str | None:
+    with contextlib.suppress(ValueError):
+        value = int(argument, 16)
+        return descriptors.name_of(pid, value) if value < MOST_DESCRIPTORS else None
+    return None
 
 
 def _schedule(pid: int, tid: int) -> tuple[int, int] | None:

@@ -216,6 +216,9 @@ class Watcher:
         if state is not None and state.parent:
             self.living.place_below(process, state.parent)
         seen, beginning = self._curves.end(process.pid), self._beginnings.pop(process.pid, None)
+        if state is not None and state.cgroup is not None:
+            beginning = machine.as_born(beginning, state.cgroup, state.born_ns)
+            self._counters.as_born(process.pid, state.cgroup)
         if seen.moved_to is not None:
             self._counters.move(process.pid, seen.moved_to)
             beginning = machine.moved(beginning, seen.moved_to)
@@ -230,6 +233,7 @@ class Watcher:
             seen=seen,
             probe=probes.complete(process.box) if process.box is not None else None,
             beginning=beginning,
+            shares=self.leftovers.shares_of(process),
         )
 
     def _unannounced(self, pid: int) -> Process:

@@ -24,7 +24,7 @@ from lastwords import ProcessPoolExecutor
 NAME = "executor"
 WORKERS = 2
 ROUNDS = 5
-CHUNKS = (16, 64, 256, 1024)
+CHUNKS = (64, 256, 1024, 4096)
 NUMBERS = 1_250_000
 """float64: 10 MB."""
 

@@ -97,6 +97,12 @@ def die() -> None:
     ctypes.string_at(8)
 
 
+def serving(supervisor: Any) -> list[int]:
+    """Workers that have begun to work: three that die while they start, one after the other, mean that none can."""
+    workers = [seat.worker for seat in supervisor._dispatch.seats]
+    return [worker.pid for worker in workers if worker is not None and worker.is_serving]
+
+
 def kill(pids: list[int], chooser: random.Random) -> bool:
     """False: it has been replaced just now."""
     try:

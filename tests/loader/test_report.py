@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
+import warnings
 from typing import Any, ClassVar
 
 import pytest
@@ -12,7 +14,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 import lastwords
 from lastwords.survive.loader_report import LostItem, Record
 from lastwords.torch import DataLoader
-from tests.loader.subjects import Augmented, digest
+from tests.loader.subjects import Augmented, Stream, digest
 
 pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:This DataLoader will create")]
 
@@ -54,6 +56,46 @@ def test_it_counts_and_times_what_happened():
     assert not report.deaths and not report.lost
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_progress_is_shown_where_it_is_asked_for(workers: int):
+    heard: list[dict[str, int]] = []
+    loader = DataLoader(Augmented(40), batch_size=4, num_workers=workers, progress=heard.append)
+    for epoch in (1, 2):
+        for _ in loader:
+            pass
+        assert heard[-1] == {"done": 10, "total": 10, "retried": 0, "poisoned": 0}
+        assert sum(counts == heard[-1] for counts in heard) >= epoch
+
+
+@pytest.mark.parametrize("kind", ["rich", "tqdm"])
+def test_a_bar_names_what_it_counts(
+    kind: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    if kind == "tqdm":
+        # Its own thread, which it starts once and never ends.
+        monkeypatch.setattr(pytest.importorskip("tqdm").tqdm, "monitor_interval", 0)
+    loader = DataLoader(Augmented(8), batch_size=4, num_workers=1, progress=kind)
+    iterator = iter(loader)
+    next(iterator)
+    copy.deepcopy(loader)  # a bar is no part of a loader
+    for _ in iterator:
+        pass
+    shown = "".join(capfd.readouterr())
+    assert "batch" in shown
+    assert "0 retried, 0 poisoned" in shown
+
+
+def test_a_bar_does_not_ask_an_iterable_dataset_for_its_length_in_the_users_name():
+    class Modest(Stream):
+        def __len__(self) -> int:
+            return 4
+
+    loader = DataLoader(Modest(90), batch_size=5, num_workers=0, progress=lambda _: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sum(1 for _ in loader) == 18
+
+
 class Leaking(Augmented):
     kept: ClassVar[list[Any]] = []
 
@@ -65,7 +107,11 @@ class Leaking(Augmented):
 
 def test_a_leak_is_cut_off_between_batches_and_nobody_sees_it():
     digests, iterator = [], None
-    for kind, more in ((TorchDataLoader, {}), (DataLoader, {"policy": lastwords.Policy(recycle=16 << 20)})):
+    kinds: list[tuple[Any, dict[str, Any]]] = [
+        (TorchDataLoader, {}),
+        (DataLoader, {"policy": lastwords.Policy(recycle=16 << 20)}),
+    ]
+    for kind, more in kinds:
         torch.manual_seed(6)
         iterator = iter(kind(Leaking(320), batch_size=4, num_workers=2, shuffle=True, **more))
         digests.append(digest(iterator))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 from lastwords.survive import loader_random
 from lastwords.torch import DataLoader
@@ -65,6 +66,38 @@ def test_the_end_of_an_epoch_is_the_beginning_of_the_next():
     other = DataLoader(Augmented(20), batch_size=5, num_workers=2)
     other.load_state_dict(loader.state_dict())
     assert sum(1 for _ in other) == 4
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_from_before_the_first_batch(workers: int):
+    loader = DataLoader(TensorDataset(torch.arange(20)), batch_size=5, num_workers=workers, shuffle=True)
+    iterator = iter(loader)
+    state = loader.state_dict()
+    whole = digest(iterator)
+    torch.manual_seed(4)
+    loader.load_state_dict(state)
+    assert digest(loader) == whole
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_end_is_known_when_the_iterator_is_gone(workers: int):
+    loader = DataLoader(Augmented(20), batch_size=5, num_workers=workers)
+    assert len(list(loader)) == 4
+    other = DataLoader(Augmented(20), batch_size=5, num_workers=workers)
+    other.load_state_dict(loader.state_dict())
+    assert len(list(other)) == 4
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_that_was_left_by_break_is_gone_on_with(workers: int):
+    loader = DataLoader(Augmented(40), batch_size=5, num_workers=workers)
+    for number, _ in enumerate(loader):
+        if number == 2:
+            break
+    other = DataLoader(Augmented(40), batch_size=5, num_workers=workers)
+    other.load_state_dict(loader.state_dict())
+    assert [batch["index"][0].item() for batch in other] == [15, 20, 25, 30, 35]
+    assert len(list(loader)) == 8  # unless it is told otherwise, a new loop is a new epoch
 
 
 def test_it_is_small():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import threading
 from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
@@ -38,8 +39,9 @@ def descriptors() -> dict[str, str]:
 
 
 def shared_memory_files() -> list[str]:
-    """Of ours: other jobs of the machine may have some."""
-    return [name for name in os.listdir("/dev/shm") if "lastwords" in name or str(os.getpid()) in name]
+    """Of ours, as torch names them: other jobs of the machine, and whoever runs `lastwords run` beside us, have some."""
+    ours = re.compile(rf"(?<!\d){os.getpid()}(?!\d)")
+    return [name for name in os.listdir("/dev/shm") if ours.search(name)]
 
 
 def arenas() -> int:

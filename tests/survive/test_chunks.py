@@ -43,6 +43,28 @@ def test_results_before_the_one_that_kills_are_handed_out_first():
     assert died.value.item == "die_at_17(17)" and died.value.attempts == 2
 
 
+def test_the_black_box_names_the_item_that_kills_and_not_the_chunk():
+    """Hundreds of short ones went before it in the same moment."""
+    with ProcessPoolExecutor(1, policy=Policy(retries=0)) as executor:
+        results = executor.map(die_at_17, range(-400, 64), chunksize=464)
+        assert [next(results) for _ in range(417)] == [item * 10 for item in range(-400, 17)]
+        with pytest.raises(WorkerDied, match=r"die_at_17\(17\)") as died:
+            next(results)
+    diagnosis = died.value.diagnosis
+    assert diagnosis is not None and diagnosis.evidence.item is not None
+    assert diagnosis.evidence.item.index == 417
+
+
+def add_and_die_at_17(one: int, other: int) -> int:
+    return die_at_17(one) + other
+
+
+def test_rows_of_several_arguments_travel_in_chunks_too():
+    with ProcessPoolExecutor(2, policy=LENIENT) as executor:
+        found = list(executor.map(add_and_die_at_17, range(40), range(40), chunksize=16))
+    assert found == [item * 11 if item != 17 else INSTEAD for item in range(40)]
+
+
 def note_and_die_at_7(item: int, folder: str) -> int:
     with open(f"{folder}/{item}", "a") as file:
         file.write("x")

@@ -114,6 +114,27 @@ def test_a_task_that_dies_once_succeeds_on_its_second_try(way: str, tmp_path: Pa
         assert executor.stats()["retried"] == 1
 
 
+def note_pid_and_die(path: str) -> None:
+    with open(path, "a") as file:
+        file.write(f"{os.getpid()}\n")
+    os._exit(3)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+def test_a_task_is_poison_after_its_last_try_alone(retries: int, tmp_path: Path):
+    """The first try is in company; each one more is alone in a worker of its own: with 2, it has killed twice alone."""
+    path = tmp_path / "pids"
+    with ProcessPoolExecutor(1, policy=Policy(retries=retries)) as executor:
+        company = [executor.submit(os.getpid) for _ in range(20)]
+        error = executor.submit(note_pid_and_die, str(path)).exception(PATIENCE)
+        behind = [executor.submit(os.getpid) for _ in range(20)]
+        others = {future.result(PATIENCE) for future in (*company, *behind)}
+    pids = [int(line) for line in path.read_text().split()]
+    assert isinstance(error, WorkerDied) and error.attempts == retries + 1
+    assert len(set(pids)) == len(pids) == retries + 1
+    assert set(pids[1:]).isdisjoint(others)
+
+
 def test_a_worker_that_dies_idle_is_replaced_and_nobody_is_blamed():
     with ProcessPoolExecutor(1) as executor:
         first = executor.submit(os.getpid).result(PATIENCE)

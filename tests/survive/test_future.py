@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+from concurrent.futures import _base
 
 import pytest
 
@@ -21,6 +22,43 @@ def test_no_wake_up_is_lost_when_finishing_races_with_waiting():
         finisher.start()
         assert future.result(30) == 1
         finisher.join()
+
+
+def test_whoever_waits_for_several_while_they_finish_is_told_of_each_once():
+    """Told twice of one, `wait` would not wait for the last, and `as_completed` would stumble over it."""
+    for way in range(400):
+        futures: list[concurrent.futures.Future[int]] = [LightFuture() for _ in range(8)]
+        for future in futures:
+            future.set_running_or_notify_cancel()
+        finisher = threading.Thread(target=finish, args=(futures,))
+        finisher.start()
+        if way % 2:
+            assert concurrent.futures.wait(futures, timeout=60).not_done == set()
+        else:
+            assert len(list(concurrent.futures.as_completed(futures, timeout=60))) == 8
+        finisher.join()
+
+
+def finish(futures: list[concurrent.futures.Future[int]]) -> None:
+    for future in futures:
+        future.set_result(1)
+
+
+def test_a_future_that_is_seen_finished_is_not_told_of_again():
+    """The finisher is held between its two steps, where `wait` used to see the first and hear of the second."""
+    future: LightFuture[int] = LightFuture()
+    last: LightFuture[int] = LightFuture()
+    for one in (future, last):
+        one.set_running_or_notify_cancel()
+    with future._condition, last._condition:
+        finisher = threading.Thread(target=future.set_result, args=(1,))
+        finisher.start()
+        assert future._state == _base.RUNNING  # whatever it does, nobody sees it while this is held
+        waiter = _base._create_and_install_waiters([future, last], "ALL_COMPLETED")  # type: ignore[attr-defined]
+    finisher.join()
+    assert waiter.finished_futures == [future] and not waiter.event.is_set()
+    last.set_result(2)
+    assert waiter.event.is_set()
 
 
 def test_either_cancelled_or_run_and_never_both():

@@ -209,6 +209,26 @@ def test_workers_are_forked_while_other_threads_hold_locks():
     assert found == [None if item % 10 == 0 else item * 10 for item in range(100)]
 
 
+def wait_for(path: str) -> str:
+    while not os.path.exists(path):
+        time.sleep(0.001)
+    return "long"
+
+
+def test_a_second_worker_is_started_for_what_waits_behind_a_long_task(tmp_path: Path):
+    """The first has shown that tasks are short, and is handed many at once: also this one, which waits for the next."""
+    flag = tmp_path / "flag"
+    with ProcessPoolExecutor(2) as executor:
+        for _ in range(20):
+            executor.submit(deadly.work, 1).result(PATIENCE)
+        assert executor._supervisor is not None and len(executor._supervisor.pids()) == 1
+        long = executor.submit(wait_for, str(flag))
+        while not long.running():
+            time.sleep(0.001)
+        executor.submit(Path.touch, flag).result(PATIENCE)
+        assert long.result(PATIENCE) == "long"
+
+
 def test_stats_and_the_log_tell_the_same(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, logger="lastwords.survive")
     with ProcessPoolExecutor(1, policy=Policy(on_poison="skip")) as executor:

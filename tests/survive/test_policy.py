@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lastwords.survive import limits
+from lastwords.survive import limits, weight
 from lastwords.survive.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
 from lastwords.survive.dispatch import Dispatch
 from lastwords.survive.executor import ProcessPoolExecutor
@@ -46,6 +46,13 @@ def test_a_task_that_takes_too_long_says_where_it_hangs():
 def test_an_item_of_a_chunk_has_the_timeout_and_not_the_chunk():
     with ProcessPoolExecutor(1, policy=Policy(timeout=1.0, retries=0)) as executor:
         list(executor.map(time.sleep, [0.1] * 15, chunksize=15))
+        assert executor.stats()["deaths"] == 0
+
+
+def test_long_items_behind_many_short_ones_have_the_timeout_each():
+    """Together they take longer than it."""
+    with ProcessPoolExecutor(1, policy=Policy(timeout=1.0, retries=0)) as executor:
+        list(executor.map(time.sleep, [0] * 300 + [0.1] * 15, chunksize=315))
         assert executor.stats()["deaths"] == 0
 
 
@@ -102,8 +109,8 @@ def test_private_memory_does_not_count_what_a_fork_shares():
     try:
         with ProcessPoolExecutor(1) as executor:
             pid = executor.submit(os.getpid).result(PATIENCE)
-            assert limits.own_bytes(pid) > 100 * MB
-            assert limits.private_bytes(pid) < 50 * MB
+            assert weight.own_bytes(pid) > 100 * MB
+            assert weight.private_bytes(pid) < 50 * MB
     finally:
         kept.clear()
 

@@ -231,12 +231,22 @@ def test_workers_end_with_their_parent(home: Path):
 
 def test_killing_a_worker_that_has_just_died_is_no_error(supervisor: Supervisor, outcomes: queue.SimpleQueue):
     """Seen when all initializers abort: the pool breaks while the last worker is dead and not yet heard of."""
-    supervisor.submit(Noted(outcomes, where, label="first"))
-    outcomes.get(timeout=PATIENCE)
-    handle = next(seat.worker for seat in supervisor._dispatch.seats if seat.worker is not None)
-    os.kill(handle.pid, signal.SIGKILL)
-    os.waitid(os.P_PIDFD, handle.pidfd, os.WEXITED | os.WNOWAIT)
-    handle.kill()
+    supervisor.submit(Noted(outcomes, where, label=1))
+    _, (_, pid) = outcomes.get(timeout=PATIENCE)
+
+    def kill_twice() -> None:
+        """By the owner, who hears of no death meanwhile."""
+        handle = next(seat.worker for seat in supervisor._dispatch.seats if seat.worker is not None)
+        os.kill(handle.pid, signal.SIGKILL)
+        os.waitid(os.P_PIDFD, handle.pidfd, os.WEXITED | os.WNOWAIT)
+        handle.kill()
+        outcomes.put((2, "killed twice"))
+
+    supervisor.note(kill_twice)
+    assert outcomes.get(timeout=PATIENCE) == (2, "killed twice")
+    supervisor.submit(Noted(outcomes, where, label=3))
+    label, (_, next_pid) = outcomes.get(timeout=PATIENCE)
+    assert label == 3 and next_pid != pid
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -245,8 +255,8 @@ def test_an_error_of_its_own_leaves_no_worker_behind(outcomes: queue.SimpleQueue
     for is_broken in (False, True):
         one = Supervisor(2, multiprocessing.get_context("fork"))
         one.start_all()
-        one.submit(Noted(outcomes, where, label="first"))
-        outcomes.get(timeout=PATIENCE)
+        one.submit(Noted(outcomes, where, label=1))
+        assert isinstance(outcomes.get(timeout=PATIENCE)[1], tuple)
         pids = one.pids()
 
         def err(one: Supervisor = one, is_broken: bool = is_broken) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 """Of a cache line, and what vector instructions ask for."""
+PAGE = 4096
+WORTH_RELEASING = 1 << 20
+"""Bytes that have become free: below, asking the kernel to take them costs more than they are worth."""
 
 
 class Blocks:
@@ -25,11 +28,14 @@ class Blocks:
     """
 
     def __init__(self, memory: mmap.mmap, start: int, length: int, budget: int) -> None:
+        self._memory = memory
         self._view = memoryview(memory)
-        self._end = start + length
+        self._start = start
         self._free_at: list[int] = [start]
         self._free_length: list[int] = [length]
         self._taken: dict[int, int] = {}
+        self._reached = start
+        self._freed = 0
         self.used = 0
         self.budget = budget
 
@@ -40,12 +46,15 @@ class Blocks:
             self._view[at : at + len(data)] = data
         return at
 
-    def take(self, length: int) -> int | None:
+    def take(self, length: int, *, is_warm: bool = False) -> int | None:
+        """`is_warm`: only where something has lain before, and its pages are there."""
         length = -(-max(length, 1) // ALIGNMENT) * ALIGNMENT
         if self._taken and self.used + length > self.budget:
             return None
         for index, free in enumerate(self._free_length):
             if free >= length:
+                if is_warm and self._free_at[index] + length > self._reached:
+                    return None  # and those behind it lie higher still
                 return self._cut(index, length)
         return None
 
@@ -55,11 +64,28 @@ class Blocks:
     def give_back(self, at: int) -> None:
         length = self._taken.pop(at)
         self.used -= length
+        self._freed += length
         index = bisect_left(self._free_at, at)
         self._free_at.insert(index, at)
         self._free_length.insert(index, length)
         self._join(index)
         self._join(index - 1)
+
+    @property
+    def is_worth_releasing(self) -> bool:
+        return self._freed >= WORTH_RELEASING
+
+    def release(self) -> None:
+        """Gives the kernel the pages of all that is free. Whoever comes there next finds zeros, and pays for them."""
+        from mmap import MADV_REMOVE
+
+        for at, length in zip(self._free_at, self._free_length, strict=True):
+            first = -(-at // PAGE) * PAGE
+            last = min(at + length, self._reached) // PAGE * PAGE
+            if last > first:
+                self._memory.madvise(MADV_REMOVE, first, last - first)
+        self._reached = max((at + length for at, length in self._taken.items()), default=self._start)
+        self._freed = 0
 
     def close(self) -> None:
         self._view.release()
@@ -72,6 +98,7 @@ class Blocks:
             self._free_at[index] += length
             self._free_length[index] -= length
         self._taken[at] = length
+        self._reached = max(self._reached, at + length)
         self.used += length
         return at
 

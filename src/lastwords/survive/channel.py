@@ -29,7 +29,7 @@ SPAN = 1 << 34
 SMALLEST_SPAN = 1 << 26
 
 # Words, by number. The worker writes all but READ.
-RUNNING, STEP, BEGAN, ITEM, WRITTEN, READ, READY, WANTS, BATCHES = range(9)
+RUNNING, STEP, BEGAN, ITEM, WRITTEN, READ, READY, WANTS, BATCHES, RESTING = range(10)
 # Values of READY.
 STARTING, SERVING, REFUSED = range(3)
 
@@ -44,8 +44,8 @@ NO_FUNCTION = -1
 VALUE, ERROR, FREED, PART = range(4)  # in two bits; those of PART are both set
 LARGE = 4
 """Added to a kind: the payload says where in the blocks the rest lies."""
-HEADER_WORDS = 3
-"""Payload length; task number << 3 | kind; nanoseconds that the task took."""
+HEADER = struct.Struct("<qqq")
+"""Of a record: payload length; task number << 3 | kind; nanoseconds that the task took."""
 WRAP = -1
 """In place of a length: the next record is at the ring's beginning."""
 
@@ -92,42 +92,43 @@ def new_memory() -> tuple[int, SharedMemory]:
 
 def write_record(memory: SharedMemory, tag: int, nanoseconds: int, payload: bytes) -> bool:
     """Publishes one result; False: the ring is full. Torn records do not exist: WRITTEN moves last."""
-    words, ring_words = memory.words, memory.ring_words
+    words, data = memory.words, memory.memory
     written = words[WRITTEN]
-    size = (HEADER_WORDS * 8 + len(payload) + 7) & ~7
+    size = (HEADER.size + len(payload) + 7) & ~7
     place = written % RING
     skipped = RING - place if place + size > RING else 0
     if written + skipped + size - words[READ] > RING:
         return False
     if skipped:
-        ring_words[place >> 3] = WRAP
+        memory.ring_words[place >> 3] = WRAP
         place = 0
-    index = place >> 3
-    ring_words[index] = len(payload)
-    ring_words[index + 1] = tag
-    ring_words[index + 2] = nanoseconds
-    start = place + HEADER_WORDS * 8
-    memory.ring[start : start + len(payload)] = payload
+    HEADER.pack_into(data, RING_AT + place, len(payload), tag, nanoseconds)
+    start = RING_AT + place + HEADER.size
+    data[start : start + len(payload)] = payload
     words[WRITTEN] = written + skipped + size
     return True
 
 
-def read_records(memory: SharedMemory) -> list[tuple[int, int, bytes]]:
-    """All that were published and not read: tag, nanoseconds, payload."""
-    words, ring, ring_words = memory.words, memory.ring, memory.ring_words
+def read_records(memory: SharedMemory) -> tuple[list[tuple[int, int, bytes]], bool]:
+    """All that were published and not read, as tag, nanoseconds, payload; and whether the rest can be believed.
+
+    A worker may write over its own memory before it dies of that.
+    """
+    words, data, header = memory.words, memory.memory, HEADER.unpack_from
     read, written = words[READ], words[WRITTEN]
-    found = []
-    while read < written:
+    found: list[tuple[int, int, bytes]] = []
+    is_sound = 0 <= written - read <= RING and read >= 0
+    while is_sound and read < written:
         place = read % RING
-        index = place >> 3
-        length = ring_words[index]
+        left = RING - place - HEADER.size
+        length, tag, nanoseconds = header(data, RING_AT + place) if left >= 0 else (WRAP, 0, 0)
         if length == WRAP:
             read += RING - place
             continue
-        start = place + HEADER_WORDS * 8
-        if not 0 <= length <= RING - start:
-            break  # A worker that overwrites its own memory before it dies: nothing behind this can be believed.
-        found.append((ring_words[index + 1], ring_words[index + 2], bytes(ring[start : start + length])))
-        read += (HEADER_WORDS * 8 + length + 7) & ~7
+        is_sound = 0 <= length <= left
+        if is_sound:
+            start = RING_AT + place + HEADER.size
+            found.append((tag, nanoseconds, data[start : start + length]))
+            read += (HEADER.size + length + 7) & ~7
     words[READ] = written
-    return found
+    return found, is_sound

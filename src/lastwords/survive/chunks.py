@@ -9,7 +9,7 @@ again, until one item is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class Chunk:
 
     def _finish(self, count: int) -> None:
         self._left -= count
-        if not self._left and self.begins():
+        if count and not self._left and self.begins():
             self.future.set_result((self._results, self._errors))
 
 
@@ -193,15 +193,21 @@ def chunks(
 
 def results(made: list[Chunk], end: float | None) -> Iterator[Any]:
     """In order; raises at the first item that failed, when those before it have been handed out."""
+    return chain.from_iterable(
+        _lists(made, end)
+    )  # a generator's `yield` costs as much as the rest of the way
+
+
+def _lists(made: list[Chunk], end: float | None) -> Iterator[list[Any]]:
     try:
         made.reverse()
         while made:
             values, errors = made.pop().future.result(None if end is None else end - monotonic())
             if errors:
                 first = min(errors)
-                yield from values[:first]
+                yield values[:first]
                 raise errors[first]
-            yield from values
+            yield values
     finally:
         for chunk in made:
             chunk.future.cancel()

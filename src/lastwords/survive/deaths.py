@@ -25,16 +25,6 @@ MOST_WAITING = 4
 
 
 @dataclass(eq=False, slots=True)
-class Weight:
-    """A worker's memory, as it was seen from outside."""
-
-    first: int
-    """Bytes, when it had not run anything, or little."""
-    heavy_since: int | None = None
-    """The task that ran when it was first seen to be too large for the next one."""
-
-
-@dataclass(eq=False, slots=True)
 class Sentence:
     """The supervisor ends a worker that has used more than the policy allows."""
 
@@ -178,10 +168,15 @@ class Coroner:
         self._later(lambda: self._ask(pid, box, sentence, after))
 
     def _later(self, work: Callable[[], None]) -> None:
-        self._waiting.put(work)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="lastwords coroner", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="lastwords coroner", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads, or none at the interpreter's end: we wait for it here
+                work()
+                return
+            self._thread = thread
+        self._waiting.put(work)
 
     def close(self) -> None:
         if self._thread is not None:
@@ -189,8 +184,9 @@ class Coroner:
             self._thread.join()
 
     def _work(self) -> None:
-        with self._fork_gate:
-            # A worker forked in the middle of these imports would inherit half a module, and its lock.
+        # A worker forked in the middle of these imports would inherit half a module, and its lock. A module that does
+        # not load costs the diagnosis, and not the pool: somebody waits for each death to be heard.
+        with self._fork_gate, contextlib.suppress(Exception):
             from lastwords import postmortem
 
             postmortem.load_all()
@@ -198,11 +194,11 @@ class Coroner:
             work()
 
     def _explain(self, death: Death) -> None:
-        from lastwords import postmortem
-
         if death.sentence is None:
             # A fault of ours must not cost the user the task.
             with contextlib.suppress(Exception):
+                from lastwords import postmortem
+
                 death.diagnosis = postmortem.examine(
                     death.pid,
                     death.status,
@@ -214,9 +210,9 @@ class Coroner:
         self._on_explained(death)
 
     def _ask(self, pid: int, box: str | None, sentence: Sentence, after: float) -> None:
-        from lastwords import postmortem
-
         with contextlib.suppress(Exception):  # it may be dead by now
+            from lastwords import postmortem
+
             # Its own items, if it marks any, are younger than the task; we ask all the same.
             age = postmortem.item_age(pid, box=box)
             found = postmortem.hanging(pid, min(after, age[0]), box=box) if age is not None else None

@@ -147,6 +147,9 @@ class Dispatch:
     def is_any_starting(self) -> bool:
         return any(seat.worker is not None and seat.worker.is_starting for seat in self.seats)
 
+    def is_anybody_busy(self) -> bool:
+        return any(seat.in_hand for seat in self.seats)
+
     def is_batched(self) -> bool:
         return any(seat.in_hand > 1 for seat in self.seats)
 
@@ -278,8 +281,12 @@ class Dispatch:
             worker.stop()
 
     def is_held_back(self) -> bool:
-        """Somebody waits for others to finish, or for time to pass, and no event will tell."""
-        return bool(self._quiet) or self.side_by_side is not None
+        """Somebody waits for others to finish, for time to pass or for a pipe, and no event will tell."""
+        return bool(self._quiet) or self.side_by_side is not None or not self._flush_all()
+
+    def _flush_all(self) -> bool:
+        are_flushed = [seat.worker is None or seat.worker.flush() for seat in self.seats]
+        return all(are_flushed)
 
     # Results
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from lastwords.survive import chunks
 from lastwords.survive.future import LightFuture
-from lastwords.survive.policy import Policy
+from lastwords.survive.policy import Policy, WorkerDied
 from lastwords.survive.progress import Kind
 from lastwords.survive.supervisor import Supervisor
 from lastwords.survive.tasks import NO_ARGUMENTS, Task
@@ -24,21 +24,36 @@ from lastwords.survive.tasks import NO_ARGUMENTS, Task
 T = TypeVar("T")
 
 _alive: weakref.WeakSet[Supervisor] = weakref.WeakSet()
+_end: RuntimeError | None = None
+"""What is raised to whoever submits when the interpreter has ended so far that it has no threads any more."""
 
 
 def _stop_all() -> None:
     """The interpreter ends: what was submitted is finished first, as concurrent.futures has it."""
+    global _end  # noqa: PLW0603  # one interpreter
     supervisors = list(_alive)
     for supervisor in supervisors:
         supervisor.stop(wait=False)
     for supervisor in supervisors:
         supervisor.join()
+    _end = RuntimeError("cannot schedule new futures after interpreter shutdown")
+    for supervisor in supervisors:
+        supervisor.broken = supervisor.broken or _end
 
 
 # Before Python waits for its threads, of which each supervisor is one; atexit would be too late.
 threading._register_atexit(_stop_all)  # type: ignore[attr-defined]  # noqa: SLF001
-# A forked child has copies of supervisors that have no thread there, and nothing to stop.
-os.register_at_fork(after_in_child=_alive.clear)
+
+
+def _disown() -> None:
+    """A forked child has copies of supervisors that have no thread there, and nothing to stop."""
+    for supervisor in list(_alive):
+        words = f"this pool belongs to process {os.getppid()}, and a fork of it cannot use it: make another one here"
+        supervisor.broken = WorkerDied(words)
+    _alive.clear()
+
+
+os.register_at_fork(after_in_child=_disown)
 
 
 class _Call(Task):
@@ -176,6 +191,8 @@ class ProcessPoolExecutor(Executor):
         return {name: getattr(one, name) if one is not None else 0 for name in counts}
 
     def _ready(self) -> Supervisor:
+        if _end is not None:
+            raise _end
         supervisor = self._supervisor or self._started()
         if self._is_shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")

@@ -3,14 +3,16 @@
 `concurrent.futures.Future` makes a condition, a lock and three lists for each call, and takes the lock four times. Here
 they are made by the first who waits, asks for a callback, or cancels; who comes later finds the state already there.
 
-Why no wake-up is lost: whoever finishes writes the state and *then* looks for a condition; whoever waits makes the
-condition and *then* looks at the state. One of the two sees the other (each step is one bytecode under the GIL).
-Running and cancelling are decided by one `dict.setdefault`, which the first of them wins.
+Why no wake-up is lost, and none comes twice: whoever waits puts a condition into the future, whoever finishes puts a mark
+into the same place, each by one `dict.setdefault`, which the first of them wins. If a condition is there, the state changes
+under its lock, as `wait` and `as_completed` take for granted. If the mark is there, nobody is told, and whoever comes later
+finds the state changed. Running and cancelling are decided in the same way.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
 from concurrent.futures._base import (  # the states that `wait` and `as_completed` look at
     CANCELLED,
@@ -22,6 +24,8 @@ from concurrent.futures._base import (  # the states that `wait` and `as_complet
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+UNHEARD = object()
+"""In the place of a condition: finished, and nobody had asked."""
 
 
 class LightFuture(Future[T]):
@@ -37,7 +41,13 @@ class LightFuture(Future[T]):
         found = self.__dict__.get("condition")
         if found is None:
             found = self.__dict__.setdefault("condition", threading.Condition())
-        return found  # type: ignore[no-any-return]
+        return self._late_condition() if found is UNHEARD else found
+
+    def _late_condition(self) -> threading.Condition:
+        """For those who want one although there is nothing to wait for."""
+        while self._state != FINISHED:
+            time.sleep(0)  # that is its finisher's next step
+        return self.__dict__.setdefault("late condition", threading.Condition())  # type: ignore[no-any-return]
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
@@ -73,18 +83,25 @@ class LightFuture(Future[T]):
 
     def set_result(self, result: T) -> None:
         self._result = result
-        self._finish()
+        condition = self.__dict__.setdefault("condition", UNHEARD)
+        if condition is UNHEARD:
+            self._state = FINISHED
+        else:
+            self._tell(condition)
 
     def set_exception(self, exception: BaseException | None) -> None:
         self._exception = exception
-        self._finish()
+        condition = self.__dict__.setdefault("condition", UNHEARD)
+        if condition is UNHEARD:
+            self._state = FINISHED
+        else:
+            self._tell(condition)
 
-    def _finish(self) -> None:
-        self._state = FINISHED
-        if "condition" not in self.__dict__:
-            return
-        with self._condition:
+    def _tell(self, condition: threading.Condition) -> None:
+        """Those who wait."""
+        with condition:
+            self._state = FINISHED
             for waiter in self._waiters:
                 waiter.add_result(self) if self._exception is None else waiter.add_exception(self)
-            self._condition.notify_all()
+            condition.notify_all()
         self._invoke_callbacks()  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing.process as process_module
 import os
 import pickle
 import signal
@@ -14,19 +15,14 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from lastwords import recording
-from lastwords.survive import channel, pickling, worker
+from lastwords.survive import channel, descriptors, pickling, worker
 from lastwords.survive.blocks import Blocks, Lending
-from lastwords.survive.deaths import Sentence, Weight
+from lastwords.survive.deaths import Sentence
 from lastwords.survive.tasks import Task
 
 KNOWN_BY_NAME = (FunctionType, BuiltinFunctionType)
 """Pickled once and not with every task: a name stands for them, and they have no state that could change."""
 MOST_FUNCTIONS = 1024
-
-descriptors: set[int] = set()
-"""Of all supervisors in this process: a forked worker closes them."""
-# In a fork the numbers soon stand for other files, and a pool made there must not have its workers close those.
-os.register_at_fork(after_in_child=descriptors.clear)
 
 
 class Functions:
@@ -73,7 +69,10 @@ class WorkerHandle:
         """What its set-up raised."""
         self.box: str | None = None
         self._held_box: int | None = None
-        self.weight: Weight | None = None
+        self.bytes_at_birth: int | None = None
+        """Of its own, as seen from outside before the first task."""
+        self.bytes_at_rest: int | None = None
+        """Of its own, by its own account, when it was first asked; what it has between tasks is compared with this."""
         self.handed_ns = 0
         """When it was last told something while it had nothing to do."""
         self.sentence: Sentence | None = None
@@ -85,49 +84,24 @@ class WorkerHandle:
         self._sent_batches = 0
         self._unread: list[tuple[int, int]] = []
         """Batches that were taken back as a whole: which one it was, and where it lies until the worker has read it."""
-        descriptor, self._memory = channel.new_memory()
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as ends:
+            descriptor, self._memory = channel.new_memory()
+            undo.callback(self._memory.close)
+            ends.callback(os.close, descriptor)
+            frames, self._frames = _new_pipe(undo, ends, is_ours_the_writing_end=True)
+            bell, self.bell = _new_pipe(undo, ends, is_ours_the_writing_end=False)
+            handover = worker.Handover(self._memory, descriptor, frames, bell)
+            self.process = _start(context, seat, (seat, handover, settings, setup))
+            self.pid = int(self.process.pid)
+            undo.callback(_abandon, self.process)
+            self.pidfd = _watch(self.pid)
+            undo.pop_all()
         self._claims = self._memory.claims
         self.words = self._memory.words
         self._blocks = Blocks(self._memory.memory, channel.TASKS_AT, self._memory.span, settings.budget)
         self._lending = Lending(self._memory.memory, settings.budget // 2)
         self._pack = pickling.Packer(self._place, self._blocks.give_back)
-        frames, self._frames = os.pipe2(os.O_CLOEXEC)
-        self.bell, bell = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self._frames, False)
-        os.set_blocking(self.bell, False)
-        ends = (descriptor, frames, bell)
-        try:
-            self.process = self._start(context, worker.Handover(self._memory, *ends), settings, setup)
-            self.pidfd = os.pidfd_open(self.pid)
-        except BaseException:
-            for one in (self._frames, self.bell):
-                os.close(one)
-            self._memory.close()
-            raise
-        finally:
-            for one in ends:
-                os.close(one)
         self.memory_kills = recording.memory_kills(self.pid)
-        descriptors.update((self._frames, self.bell, self.pidfd))
-
-    def _start(
-        self,
-        context: BaseContext,
-        handover: worker.Handover,
-        settings: worker.Settings,
-        setup: worker.Setup | None,
-    ) -> Any:
-        is_forked = context.get_start_method() == "fork"
-        leave = (*descriptors, self._frames, self.bell) if is_forked else ()
-        process = context.Process(  # type: ignore[attr-defined]  # every context has it
-            target=worker.main, args=(self.seat, handover, settings, setup, leave), name=f"worker {self.seat}"
-        )
-        process.start()
-        return process
-
-    @property
-    def pid(self) -> int:
-        return int(self.process.pid)
 
     @property
     def is_serving(self) -> bool:
@@ -147,34 +121,36 @@ class WorkerHandle:
         if self.box is not None and run.is_watched:
             with contextlib.suppress(OSError):
                 self._held_box = os.open(self.box, os.O_RDONLY | os.O_CLOEXEC)
-                descriptors.add(self._held_box)
+                descriptors.hold(self._held_box)
 
     def take_box(self, run: recording.RunOfWorkers) -> tuple[str | None, int | None]:
         """Where it can be read now that the worker is dead, and the descriptor to be closed afterwards."""
         held, self._held_box = self._held_box, None
         if held is None:
             return self.box or run.box_of(self.pid), None
-        descriptors.discard(held)
+        descriptors.let_go(held)
         return f"/proc/self/fd/{held}", held
 
     # Handing over
 
     def hand(self, tasks: list[Task], functions: Functions) -> list[Task]:
         """Sends them as one batch. Returns those for which there is no room now; those that cannot be pickled fail."""
-        number = self._next
+        number, pack, work = self._next, self._pack, None
         entries: list[Any] = []
         packed: list[tuple[Task, list[tuple[int, int]]]] = []
         definitions: dict[int, bytes] = {}
         refused: list[Task] = []
         for index, task in enumerate(tasks):
             try:
-                function, definition = functions.number(task.work)
-                call = (task.args, task.kwargs) if definition else (task.work, task.args, task.kwargs)
-                payload, blocks = self._pack(call)
+                if task.work is not work:  # most often it is the same all the way
+                    function, definition = functions.number(task.work)
+                    work = task.work
+                call = (task.args, task.kwargs) if definition else (work, task.args, task.kwargs)
+                payload, blocks = pack(call)
             except pickling.NoRoom:
                 refused = tasks[index:]
                 break
-            except Exception as error:  # noqa: BLE001  # __reduce__ may raise anything; it is this task's own fault
+            except BaseException as error:  # noqa: BLE001  # __reduce__ may raise anything; it is this task's own fault
                 task.failed(pickling.named("the task cannot be pickled", error))
                 continue
             if definition and function not in self._functions:
@@ -202,9 +178,8 @@ class WorkerHandle:
             self.handed_ns = time.monotonic_ns()
         self._sent_batches += 1
         batch = [at, count, self._sent_batches]
-        self.in_hand.update(
-            (first + index, (task, batch, blocks)) for index, (task, blocks) in enumerate(packed)
-        )
+        for number, (task, blocks) in enumerate(packed, first):
+            self.in_hand[number] = (task, batch, blocks)
         self._claims.reset(first, count)
         self._next += count
         self.served += count
@@ -268,19 +243,20 @@ class WorkerHandle:
     def hear(self) -> tuple[int, int]:
         """Delivers what was published; how many tasks that were, and the nanoseconds they took together."""
         count = total = 0
-        for tag, nanoseconds, payload in channel.read_records(self._memory):
+        in_hand, most_are = self.in_hand, channel.VALUE
+        for tag, nanoseconds, payload in self._records():
             kind, number = tag & 7, tag >> 3
-            if tag & channel.PART == channel.PART and number in self.in_hand:
-                self._deliver_part(self.in_hand[number][0], kind, payload)
+            if kind != most_are and tag & channel.PART == channel.PART and number in in_hand:
+                self._deliver_part(in_hand[number][0], kind, payload)
                 continue
-            held = self.in_hand.pop(number, None)
+            held = in_hand.pop(number, None)
             if held is not None:
                 count += 1
                 total += nanoseconds
                 self._let_go(held[1])
                 self._deliver(held[0], kind, payload)
             elif kind == channel.FREED:
-                self._forget_blocks((at, 0) for at in pickling.loads(payload))
+                self._freed(payload)
             elif number == 0:
                 self.refusal = pickling.load_exception(payload)
         if self._unread:
@@ -292,6 +268,17 @@ class WorkerHandle:
             self._wanted = wanted
             self._send(channel.ROOM)
         return count, total
+
+    def _records(self) -> list[tuple[int, int, bytes]]:
+        found, is_sound = channel.read_records(self._memory)
+        if not is_sound:
+            self.kill()  # it would never be heard again
+        return found
+
+    def _freed(self, payload: bytes) -> None:
+        # A worker that has written over its own memory frees what never was: that is its end, and not ours.
+        with contextlib.suppress(Exception):
+            self._forget_blocks((at, 0) for at in pickling.loads(payload))
 
     def _deliver(self, task: Task, kind: int, payload: bytes) -> None:
         try:
@@ -326,11 +313,12 @@ class WorkerHandle:
         while returned:
             self._send(channel.RETURNED, returned.popleft())
 
-    def empty_bell(self) -> None:
+    def empty_bell(self) -> bool:
+        """False: it will never ring again. Its process has ended, or a task has closed all files that it found."""
         try:
-            os.read(self.bell, 4096)
+            return bool(os.read(self.bell, 4096))
         except BlockingIOError:
-            pass
+            return True
 
     # Pipe
 
@@ -342,7 +330,7 @@ class WorkerHandle:
 
     def kill(self) -> None:
         """At once. Workers that start badly die by themselves, often before we have heard of it."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # dead, or somebody else's since a task has changed its user
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
 
     def _send(self, kind: int, at: int = 0, length: int = 0) -> None:
@@ -350,7 +338,7 @@ class WorkerHandle:
         self.flush()
 
     def flush(self) -> bool:
-        """False: its pipe is full, which takes thousands of frames that it has not read; try again later."""
+        """False: its pipe is full, which takes thousands of frames that it has not read. To be called again."""
         while self._unsent:
             frames = b"".join(
                 self._unsent[index] for index in range(min(len(self._unsent), worker.MOST_FRAMES))
@@ -369,10 +357,20 @@ class WorkerHandle:
     # Its end
 
     def exit_status(self) -> int:
-        """As wait(2) has it. To be asked when its pidfd says that it has ended."""
+        """As wait(2) has it. To be asked when its pidfd says that it has ended.
+
+        The job may wait for all children, or ignore SIGCHLD: then the status is gone from where we look first, and only
+        a newer kernel still knows it. Where nobody does, a worker that was told to stop has done so; else it was killed.
+        """
         self.process.join()
-        code = int(self.process.exitcode or 0)
-        return -code if code < 0 else code << 8
+        code: int | None = self.process.exitcode
+        if code is not None:
+            return -code if code < 0 else code << 8
+        with contextlib.suppress(OSError, NotImplementedError):
+            status = recording.exit_status(self.pidfd)
+            if status is not None:
+                return status
+        return 0 if self.is_retiring else int(signal.SIGKILL)
 
     def running(self) -> tuple[int, str, int]:
         """Number of the task that it runs (0: none), the step it is at, the position within the task."""
@@ -385,12 +383,49 @@ class WorkerHandle:
         )
 
     def close(self) -> None:
-        for one in (self._frames, self.bell, self.pidfd):
-            descriptors.discard(one)
-            os.close(one)
+        descriptors.close(self._frames, self.bell, self.pidfd)
         self._blocks.close()
         self._memory.close()
-        self.process.close()
+        with contextlib.suppress(ValueError):  # somebody else has its status, so it seems to run
+            self.process.close()
+
+
+def _new_pipe(
+    undo: contextlib.ExitStack, ends: contextlib.ExitStack, *, is_ours_the_writing_end: bool
+) -> tuple[int, int]:
+    """The worker's end, closed when it is started; and ours, which never blocks, closed if it cannot be."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    theirs, ours = (reading, writing) if is_ours_the_writing_end else (writing, reading)
+    ends.callback(os.close, theirs)
+    undo.callback(descriptors.close, ours)
+    descriptors.hold(ours)
+    os.set_blocking(ours, False)
+    return theirs, ours
+
+
+def _start(context: BaseContext, seat: int, args: tuple[Any, ...]) -> Any:
+    process = context.Process(target=worker.main, args=args, name=f"worker {seat}")  # type: ignore[attr-defined]  # every context has it
+    process.start()
+    # multiprocessing looks at all of its children whenever somebody starts one or asks for them. From another thread
+    # that takes away the status which we are about to read; and at the end of a process it waits for them, before
+    # anybody tells ours to stop. So they are no business of its.
+    getattr(process_module, "_children", set()).discard(process)
+    return process
+
+
+def _watch(pid: int) -> int:
+    """A descriptor that is readable when it has ended."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:  # it is dead already, and whoever waits for all children has heard of it first
+        pidfd = os.eventfd(1, os.EFD_CLOEXEC)
+    descriptors.hold(pidfd)
+    return pidfd
+
+
+def _abandon(process: Any) -> None:
+    process.kill()
+    process.join()
 
 
 class _Raised:

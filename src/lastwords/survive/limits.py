@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 
 from lastwords.survive import channel, worker
-from lastwords.survive.deaths import Sentence, Weight
+from lastwords.survive.deaths import Sentence
 from lastwords.survive.policy import HUNG, OUT_OF_MEMORY, Policy
+from lastwords.survive.weight import own_bytes, private_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ POLITE = 0.9
 WORTH_GUARDING = 64 << 20
 """Bytes by which a worker must have grown before we ask what the machine has left."""
 NEARLY_FULL = 0.9
-PAGE = 4096
 _TIMED_STEPS = (worker.SETTING_UP, worker.ENDING)
 
 
@@ -78,6 +78,12 @@ class Limits:
 
     # Memory
 
+    @staticmethod
+    def first_look(one: WorkerHandle) -> None:
+        """Before it runs anything: its first task may have grown it long before we look for the first time."""
+        if one.bytes_at_birth is None and one.is_serving:
+            one.bytes_at_birth = own_bytes(one.pid)
+
     def weigh(self, seats: list[Seat]) -> list[tuple[Seat, Sentence | None]]:
         """Seats whose worker has to go: at once, by the sentence, or (None) after the task that it runs."""
         now = time.monotonic()
@@ -100,28 +106,24 @@ class Limits:
 
     def _verdict(self, one: WorkerHandle, used: int) -> tuple[Sentence | None, bool]:
         """Why it has to go at once, if it has; whether it has to go when its task is done."""
-        weight = one.weight = one.weight or Weight(used)
-        self._growth = max(self._growth, used - weight.first)
+        self.first_look(one)
+        self._growth = max(self._growth, used - (one.bytes_at_birth or used))
         limit = self._policy.memory_limit
         # Under fork the parent's pages are counted too, until the kernel is asked for the worker's own: that is
         # slow with much memory, so only where it decides.
         if limit is not None and used > limit and (own := private_bytes(one.pid)) > limit:
             words = f"was ended with {own / 1e6:,.0f} MB of its own, over its limit of {limit / 1e6:,.0f} MB,"
             return Sentence(one.words[channel.RUNNING], OUT_OF_MEMORY, words), False
-        return None, self._is_outgrown(one, weight, used)
+        return None, self._is_outgrown(one)
 
-    def _is_outgrown(self, one: WorkerHandle, weight: Weight, used: int) -> bool:
-        """What a task used and gave back does not count: only what stays when the next one runs."""
-        limit, growth = self._policy.memory_limit, self._policy.recycle
-        is_heavy = limit is not None and used > limit * POLITE and private_bytes(one.pid) > limit * POLITE
-        if not is_heavy and (growth is None or used - weight.first <= growth):
-            weight.heavy_since = None
-            return False
-        running = one.words[channel.RUNNING]
-        if running and weight.heavy_since in (None, running):
-            weight.heavy_since = running
-            return False
-        return True
+    def _is_outgrown(self, one: WorkerHandle) -> bool:
+        """What a task uses and gives back does not count: only what the worker has between two of them."""
+        limit, growth, resting = self._policy.memory_limit, self._policy.recycle, one.words[channel.RESTING]
+        if one.bytes_at_rest is None:
+            one.bytes_at_rest = resting
+        if growth is not None and resting - one.bytes_at_rest > growth:
+            return True
+        return limit is not None and resting > limit * POLITE and private_bytes(one.pid) > limit * POLITE
 
 
 def _is_timed(one: WorkerHandle) -> bool:
@@ -137,26 +139,6 @@ def _is_busy(one: WorkerHandle) -> bool:
     """Or may become so without telling anybody: one that starts comes to its initializer."""
     is_between = one.is_starting or one.is_retiring
     return is_between or bool(one.in_hand) or one.words[channel.STEP] in _TIMED_STEPS
-
-
-def own_bytes(pid: int) -> int:
-    """Resident and not backed by a file or shared memory; a forked worker's share of its parent's pages included."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-    except (OSError, ValueError):
-        return 0
-    return (resident - shared) * PAGE
-
-
-def private_bytes(pid: int) -> int:
-    """Pages that nobody else has."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            lines = [line.split() for line in file if line.startswith(b"Private_")]
-    except OSError:
-        return own_bytes(pid)
-    return sum(int(line[1]) for line in lines) << 10
 
 
 def _has_no_room_for(growth: int) -> bool:

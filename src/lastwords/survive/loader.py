@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.utils.data
 from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -14,36 +14,63 @@ from lastwords.survive import loader_state
 from lastwords.survive.loader_iterator import SurvivingIterator
 from lastwords.survive.loader_report import Record, Report
 from lastwords.survive.policy import Policy
+from lastwords.survive.progress import Kind
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar  # which knows defaults from Python 3.13 on
+
+    T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc]  # torch is not looked into
+class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc]  # torch is not looked into
     """All of `torch.utils.data.DataLoader`, and `policy`: what to do when an item kills its worker.
+
+    `progress`: "rich", "tqdm", or a function that is given the counts. `snapshot_every_n_steps` is an argument of
+    torchdata's StatefulDataLoader, and changes nothing here: a state is exact after every batch.
 
     Without a death the batches are torch's own, bit for bit. After one they are those of a run without it.
     """
 
     _iterator: Any
 
-    def __init__(self, *args: Any, policy: Policy | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        policy: Policy | None = None,
+        progress: Kind | None = None,
+        snapshot_every_n_steps: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.policy = policy or Policy()
-        self._current: weakref.ref[Any] | None = None
+        self.progress = progress
+        self.snapshot_every_n_steps = snapshot_every_n_steps
+        self._current: Any = None
+        """Gives the iterator of this epoch, or None. Not the iterator itself: its workers end with its last user."""
+        self._left_at: list[dict[str, Any]] = []
         self._to_go_on_from: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Loaders are copied and pickled; where an epoch is stays with the one that runs it."""
-        return self.__dict__ | {"_current": None}
+        return self.__dict__ | {"_current": None, "_left_at": []}
 
     def __iter__(self) -> _BaseDataLoaderIter:
         iterator = super().__iter__()
-        self._current = weakref.ref(iterator)
+        if self.num_workers:
+            self._current, self._left_at = weakref.ref(iterator), iterator.left_at
+        else:
+            self._current, self._left_at = lambda: iterator, []
         return iterator
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         state, self._to_go_on_from = self._to_go_on_from, None
         with loader_state.at_epoch_start(self, state):
             if self.num_workers == 0:
-                return loader_state.SingleProcessIterator(self, state)
+                return loader_state.SingleProcessIterator(self, record_of(self), state)
             self.check_worker_number_rationality()
             return SurvivingIterator(self, self.policy, record_of(self), state)
 
@@ -56,6 +83,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc]  # tor
         iterator = self._current() if self._current is not None else None
         if iterator is not None and self._to_go_on_from is None:
             return iterator.state()  # type: ignore[no-any-return]
+        if self._left_at:
+            return self._left_at[0]
         return self._to_go_on_from or loader_state.epoch_start(self) | {"is_finished": True}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -64,6 +93,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc]  # tor
         persistent, self._iterator = self._iterator, None
         if persistent is not None:
             persistent._shutdown_workers()
+        self._left_at = []
         self._to_go_on_from = None if state["is_finished"] else state
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """Indices of a batch that are named in a message."""
+LARGE = 1 << 20
+"""Bytes of a batch whose place is worth a word as soon as it is free."""
 
 
 class Skipped:
@@ -68,6 +70,8 @@ class Feed:
         self.quarantine = Quarantine(policy.quarantine)
         self.poison = record.poison
         self.last_good: Any = None
+        self.is_large = False
+        """The last batch that was given."""
 
     def setup(self, seat: int) -> tuple[Callable[..., object], tuple[Any, ...]]:
         return loader_worker.prepare, (self.plan, seat, self.pasts[seat])
@@ -151,6 +155,7 @@ class Batch(Task):
         """For the trainer, on its thread."""
         value, self.value = self.value, None
         if type(value) is tuple:
+            self.feed.is_large = sum(map(len, value[1])) >= LARGE
             value = unpack(value[0], value[1])
         if isinstance(value, torch_worker._IterableDatasetStopIteration):
             return self.number, value

@@ -13,9 +13,11 @@ import functools
 import multiprocessing
 import os
 import queue
+import select
+import signal
 import threading
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import util
 from typing import Any
 
@@ -27,10 +29,11 @@ from torch.utils.data.dataloader import (
     _sharding_worker_init_fn,
 )
 
-from lastwords.survive import loader_state
+from lastwords import recording
+from lastwords.survive import descriptors, loader_state
 from lastwords.survive.loader_batch import Batch, Delivery, Feed, Resume, Skipped
 from lastwords.survive.loader_report import Record
-from lastwords.survive.loader_worker import Plan
+from lastwords.survive.loader_worker import Past, Plan
 from lastwords.survive.policy import Policy
 from lastwords.survive.supervisor import Supervisor
 from lastwords.survive.tasks import Task
@@ -110,14 +113,51 @@ class _Results:
         pass
 
 
-@dataclass(frozen=True)
 class _Worker:
-    """What others look for in torch's list of workers. It is the first in its seat: a replacement is not listed."""
+    """What others look for in torch's list of workers: the first process in its seat. A replacement is not listed."""
 
-    pid: int
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:  # it has died at once
+            self._pidfd = os.eventfd(1, os.EFD_CLOEXEC)
+        descriptors.hold(self._pidfd)
+        weakref.finalize(self, _close, self._pidfd, os.getpid()).atexit = False
 
     def is_alive(self) -> bool:
-        return os.path.exists(f"/proc/{self.pid}")
+        return not self._has_ended(0)
+
+    def join(self, timeout: float | None = None) -> None:
+        self._has_ended(timeout)
+
+    @property
+    def exitcode(self) -> int | None:
+        """None: it runs, or the kernel does not tell (before Linux 6.15) what our supervisor has asked for already."""
+        with contextlib.suppress(OSError, NotImplementedError):
+            status = recording.exit_status(self._pidfd)
+            return None if status is None else os.waitstatus_to_exitcode(status)
+        return None
+
+    def terminate(self) -> None:
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: int) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def _has_ended(self, timeout: float | None) -> bool:
+        end = select.poll()
+        end.register(self._pidfd, select.POLLIN)
+        return bool(end.poll(None if timeout is None else 1000 * timeout))
+
+
+def _close(pidfd: int, owner: int) -> None:
+    if owner == os.getpid():  # in a fork the number stands for another file by now
+        descriptors.close(pidfd)
 
 
 class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  # torch is not looked into
@@ -134,6 +174,9 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
         self._record = record
         self._to_go_on_from = state
         self._is_finished = False
+        self._pasts: list[Past | None] = []  # until the epoch has begun
+        self.left_at: list[dict[str, Any]] = []
+        """Where it was when it was left in the middle of the epoch, for the loader, which outlives it."""
         if state is not None:
             self._base_seed = state["base_seed"]
         pasts = loader_state.pasts_of_state(state["workers"] if state else [None] * self._num_workers)
@@ -222,12 +265,17 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
             self._passed = 0
             self._is_finished = False
             super()._reset(loader, first_iter)
+            if (kind := getattr(loader, "progress", None)) is not None:
+                self._record.show(kind, loader_state.batches_of(loader), self._num_yielded)
             self._pasts = list(self._feed.pasts)
         finally:
             self._fork_gate.acquire()
 
     def _next_data(self) -> Any:
         since = self._record.wanted()
+        if self._feed.is_large:
+            # The batch before the last is gone: its worker builds the next one there, and not in fresh pages.
+            self._supervisor.note(_nothing)
         self._let_fork()
         try:
             data = super()._next_data()
@@ -236,6 +284,7 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
         except StopIteration:
             self._record.pause()
             self._is_finished = True
+            self.left_at.clear()  # torch's code has ended the workers before it says so
             raise
         finally:
             self._fork_gate.acquire()
@@ -258,8 +307,10 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
             self._pasts[worker_idx] = data.past
         return super()._process_data(data.data, worker_idx)
 
-    def _mark_worker_as_unavailable(self, worker_id: int, shutdown: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
+    def _mark_worker_as_unavailable(self, worker_id: int, shutdown: bool = False) -> None:  # noqa: FBT001, FBT002  # torch's own
         self._workers_status[worker_id] = False
+        if shutdown or not self._persistent_workers:
+            self._supervisor.retire(worker_id)
 
     # Where it is
 
@@ -306,6 +357,9 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
         if self._shutdown:
             return
         self._shutdown = True
+        if self._in_order and self._pasts and not self._is_finished:
+            self.left_at.append(self.state())
+        self._record.pause()
         _alive.discard(self)
         self._let_fork()
         if hasattr(self, "_pin_memory_thread"):
@@ -320,6 +374,10 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
 
     def __del__(self) -> None:
         self._shutdown_workers()
+
+
+def _nothing() -> None:
+    """Has the supervisor take a turn, in which it returns what is free."""
 
 
 def _drop(_task: Task) -> None:

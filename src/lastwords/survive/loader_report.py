@@ -7,6 +7,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lastwords.survive.progress import Kind, Progress
+
 if TYPE_CHECKING:
     from lastwords.survive.deaths import Death
 
@@ -101,6 +103,32 @@ class Record:
         self._slowest: list[tuple[int, int, Any]] = []
         self._began: float | None = None
         self._count = 0
+        self._progress: Progress | None = None
+        self._given = self._total = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A bar stays where it is shown."""
+        return self.__dict__ | {"_progress": None}
+
+    def show(self, kind: Kind, total: int, given: int) -> None:
+        """From now on, for an epoch of `total` batches, of which `given` were given already."""
+        self._close_progress()
+        self._given, self._total = given, total
+        self._progress = Progress(kind, self._counts, unit="batch")
+
+    def _counts(self) -> dict[str, int]:
+        lost, deaths = len(self.report.lost), len(self.report.deaths)
+        return {
+            "done": self._given,
+            "total": max(self._total, self._given),
+            "retried": deaths,
+            "poisoned": lost,
+        }
+
+    def _close_progress(self) -> None:
+        if self._progress is not None:
+            progress, self._progress = self._progress, None
+            progress.close()
 
     def arrived(self, seat: int, index: Any, timing: tuple[int, int, int]) -> None:
         nanoseconds, slowest, position = timing
@@ -143,10 +171,14 @@ class Record:
         assert self._began is not None
         self.report.total += now - self._began
         self._began = now
+        self._given += 1
+        if self._progress is not None:
+            self._progress.pass_time()
 
     def pause(self) -> None:
         """The epoch is over: what the trainer does until the next one is not time between two batches."""
         self._began = None
+        self._close_progress()
 
     def finished(self) -> Report:
         self.report.slowest = [(one[0] / 1e9, one[2]) for one in sorted(self._slowest, reverse=True)]

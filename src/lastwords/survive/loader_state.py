@@ -4,6 +4,8 @@ Exact with several workers: it has the random numbers of each after the last bat
 the last one that was prefetched. The sampler is wound forward from where its epoch began.
 """
 
+# ruff: noqa: SLF001  # torch has no public names for what its own loader is made of
+
 from __future__ import annotations
 
 import copy
@@ -17,6 +19,7 @@ from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from lastwords.survive import loader_random
+from lastwords.survive.loader_report import Record
 from lastwords.survive.loader_worker import Past, _Stream
 
 VERSION = 1
@@ -32,6 +35,17 @@ def epoch_start(loader: Any) -> dict[str, Any]:
         "generator": loader.generator.get_state() if loader.generator is not None else None,
         "sampler": copy.deepcopy(sampler.state_dict()) if hasattr(sampler, "state_dict") else None,
     }
+
+
+def batches_of(loader: Any) -> int:
+    """Of an epoch; 0: nobody knows. Whoever asks an iterable dataset is warned later, if it has more: we do not count."""
+    asked = loader._IterableDataset_len_called
+    try:
+        return len(loader)
+    except TypeError:
+        return 0
+    finally:
+        loader._IterableDataset_len_called = asked
 
 
 def check(state: Any, loader: Any) -> None:
@@ -72,6 +86,11 @@ def wind(iterator: Iterator[Any], count: int) -> None:
     deque(itertools.islice(iterator, count), maxlen=0)
 
 
+def begun(iterator: Iterator[Any]) -> Iterator[Any]:
+    """The same, and has drawn the random numbers that a sampler draws when it is first asked."""
+    return itertools.chain(list(itertools.islice(iterator, 1)), iterator)
+
+
 def pasts_as_state(pasts: list[Past | None]) -> list[Any]:
     """Plain, so that it can be saved by anything."""
     return [None if past is None else astuple(past) for past in pasts]
@@ -84,16 +103,22 @@ def pasts_of_state(state: list[Any]) -> list[Past | None]:
 class SingleProcessIterator(_SingleProcessDataLoaderIter):  # type: ignore[misc]  # torch is not looked into
     """torch's own without workers, and able to say where it is."""
 
-    def __init__(self, loader: Any, state: dict[str, Any] | None) -> None:
+    _sampler_iter: Any
+
+    def __init__(self, loader: Any, record: Record, state: dict[str, Any] | None) -> None:
         self._start = state or epoch_start(loader)
         self._stream: _Stream | None = None
+        self._record = record
         super().__init__(loader)
         self._is_finished = False
         if self._dataset_kind == _DatasetKind.Iterable:
             self._follow_stream(state)
         elif state is not None:
             wind(self._sampler_iter, state["yielded"])
+            self._sampler_iter = begun(self._sampler_iter)
         self._num_yielded = state["yielded"] if state is not None else 0
+        if loader.progress is not None:
+            record.show(loader.progress, batches_of(loader), self._num_yielded)
 
     def _follow_stream(self, state: dict[str, Any] | None) -> None:
         stream = self._stream = _Stream(self._dataset)
@@ -109,11 +134,15 @@ class SingleProcessIterator(_SingleProcessDataLoaderIter):  # type: ignore[misc]
         stream.load_after(state["stream"])
 
     def _next_data(self) -> Any:
+        since = self._record.wanted()
         try:
-            return super()._next_data()
+            data = super()._next_data()
         except StopIteration:
+            self._record.pause()
             self._is_finished = True
             raise
+        self._record.got(since)
+        return data
 
     def state(self) -> dict[str, Any]:
         stream = self._stream.state() if self._stream is not None else None

@@ -15,10 +15,8 @@ import pickle
 from typing import Any
 
 import torch
-from torch.utils.data._utils import collate
 
-from lastwords.survive import pickling, worker
-from lastwords.survive.pickling import LARGE
+from lastwords.survive import pickling
 
 WASTE = 2
 """A view is sent with its whole storage, and keeps its strides and neighbours, if that is at most so many times its size."""
@@ -128,39 +126,3 @@ _REDUCERS = _Reducers(
         torch.TypedStorage: _reduce_typed_storage,
     }
 )
-
-
-# Collating into shared memory
-
-
-def collate_into_shared_memory() -> None:
-    """In a worker: torch's own collate builds its batch where it is handed over. Its way there is a file each time."""
-    if collate.default_collate_fn_map.get(torch.Tensor) is collate.collate_tensor_fn:
-        collate.default_collate_fn_map[torch.Tensor] = _collate_tensors
-
-
-def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
-    first = batch[0]
-    if (
-        type(first) is not torch.Tensor
-        or first.layout is not torch.strided
-        or first.is_nested
-        or first.device.type != "cpu"
-    ):
-        return _collate_elsewhere(batch, collate_fn_map)
-    length = first.numel() * first.element_size() * len(batch)
-    if length < LARGE or worker.current is None:
-        return torch.stack(batch, 0)
-    shape = (len(batch), *first.shape)
-    out = torch.frombuffer(worker.current.allocate(length), dtype=first.dtype).view(shape)
-    return torch.stack(batch, 0, out=out)
-
-
-def _collate_elsewhere(batch: Any, collate_fn_map: Any) -> torch.Tensor:
-    """What torch does, less its shared memory: it says what it does not collate, and knows subclasses."""
-    worker_module = torch.utils.data._utils.worker
-    info, worker_module._worker_info = worker_module._worker_info, None
-    try:
-        return collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
-    finally:
-        worker_module._worker_info = info

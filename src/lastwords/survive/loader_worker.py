@@ -18,9 +18,11 @@ from torch.utils.data import IterDataPipe, _DatasetKind
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
+from lastwords import recording
 from lastwords.survive import loader_random, worker
+from lastwords.survive.loader_collate import collate_into_shared_memory
 from lastwords.survive.loader_random import Changes, Snapshot
-from lastwords.survive.loader_transport import collate_into_shared_memory, pack
+from lastwords.survive.loader_transport import pack
 
 WHOLE_BATCH = -1
 """Position of a worker that works on all items at once: it collates, or the dataset fetches batches."""
@@ -29,6 +31,7 @@ FIRST_PROBE = -2
 
 Timing = tuple[int, int, int]
 """Nanoseconds of the batch; of its slowest item; that item's position (-1: not known)."""
+UNKNOWN = (0, -1)
 Fetched = tuple[bytes, list[Any], Changes | None, Any, Timing]
 """A batch as it travels: structure, buffers, how the random numbers changed, the stream's state, times."""
 
@@ -103,6 +106,9 @@ class Loading:
         self._fetcher: Any = None
         self._init_exception: ExceptionWrapper | None = None
         self._has_ended = self._is_told = False
+        self._items: Any = None
+        """Fetches and names them one by one, where samples are fetched that way."""
+        self._slowest: tuple[int, int] = UNKNOWN
         self._watch: loader_random.Watch
 
     # Beginning: see torch.utils.data._utils.worker._worker_loop, step by step
@@ -150,6 +156,11 @@ class Loading:
             self._plan.collate_fn,
             self._plan.drop_last,
         )
+        self._items = None
+        if self._plan.auto_collation and not self._plan.is_iterable:
+            assert worker.current is not None
+            words = worker.current.item_words()
+            self._items = recording.ItemByItem(self._dataset, recording.record_exception, *words)
 
     @property
     def _where(self) -> str:
@@ -202,12 +213,11 @@ class Loading:
         for number, suspects in enumerate(probes):
             worker.current.at_item(FIRST_PROBE - number)
             self._try_out(suspects)
-        noted = _Noted(index) if self._has_single_items(index) else None
         worker.current.at_item(WHOLE_BATCH)
         began = time.monotonic_ns()
-        value = self._value(index if noted is None else noted)
-        data, buffers = pack(value)
-        timing = (time.monotonic_ns() - began, *(noted.slowest if noted is not None else (0, -1)))
+        self._slowest = UNKNOWN
+        data, buffers = pack(self._value(index))
+        timing = (time.monotonic_ns() - began, *self._slowest)
         return data, buffers, self._changes(), self._stream.state(), timing
 
     def _changes(self) -> Changes | None:
@@ -217,11 +227,6 @@ class Loading:
             return changes
         self._is_told = True
         return self._watch.snapshot
-
-    def _has_single_items(self, index: Any) -> bool:
-        if not self._plan.auto_collation or self._plan.is_iterable or type(index) is not list:
-            return False
-        return not getattr(self._dataset, "__getitems__", None)
 
     def _try_out(self, suspects: Any) -> None:
         before = loader_random.Watch().snapshot
@@ -236,36 +241,30 @@ class Loading:
         if self._has_ended:
             return torch_worker._IterableDatasetStopIteration(self._seat)
         try:
-            return self._fetcher.fetch(index)
+            return self._fetched(index)
         except Exception as error:  # noqa: BLE001  # whatever the user's code raises is the trainer's
             if isinstance(error, StopIteration) and self._plan.is_iterable:
                 self._has_ended = True
                 return torch_worker._IterableDatasetStopIteration(self._seat)
             return ExceptionWrapper(where=self._where)
 
+    def _fetched(self, index: Any) -> Any:
+        """As torch's fetcher does it: a dataset may fetch batches, and get that ability at any time."""
+        if self._items is None or type(index) is not list or getattr(self._dataset, "__getitems__", None):
+            return self._fetcher.fetch(index)
+        samples, nanoseconds, position = self._items.fetch(index)
+        self._slowest = nanoseconds, position
+        assert worker.current is not None
+        worker.current.at_item(WHOLE_BATCH, time.monotonic_ns())
+        try:
+            return self._plan.collate_fn(samples)
+        except Exception as error:
+            recording.record_exception(error)
+            raise
+
 
 def _drop(_samples: Any) -> None:
     pass
-
-
-class _Noted(list[Any]):
-    """The indices of a batch. Walking along them says which one is worked on, and takes the time of each."""
-
-    slowest: tuple[int, int] = (0, -1)
-
-    def __iter__(self) -> Iterator[Any]:
-        assert worker.current is not None
-        at_item, clock = worker.current.at_item, time.monotonic_ns
-        slowest, slowest_at, before = 0, -1, clock()
-        for position, index in enumerate(super().__iter__()):
-            at_item(position, before)
-            yield index
-            now = clock()
-            if now - before > slowest:
-                slowest, slowest_at = now - before, position
-            before = now
-        self.slowest = (slowest, slowest_at)
-        at_item(WHOLE_BATCH, before)
 
 
 class _Stream:

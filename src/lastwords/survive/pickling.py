@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import io
 import pickle
@@ -139,11 +140,13 @@ def _class_in(data: bytes) -> str:
     import pickletools
 
     strings: list[str] = []
-    for opcode, argument, _ in pickletools.genops(data):
-        if opcode.name in ("SHORT_BINUNICODE", "BINUNICODE") and isinstance(argument, str):
-            strings.append(argument)
-        elif opcode.name == "STACK_GLOBAL" and len(strings) >= 2:
-            return ".".join(strings[-2:])
+    # No pickle at all comes from a worker that has written over its own memory.
+    with contextlib.suppress(ValueError):
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name in ("SHORT_BINUNICODE", "BINUNICODE") and isinstance(argument, str):
+                strings.append(argument)
+            elif opcode.name == "STACK_GLOBAL" and len(strings) >= 2:
+                return ".".join(strings[-2:])
     return "an exception"
 
 

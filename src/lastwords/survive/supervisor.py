@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import select
+import sys
 import threading
 import time
 from collections import deque
@@ -18,7 +19,7 @@ from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING
 
 from lastwords import recording
-from lastwords.survive import handle as handles
+from lastwords.survive import descriptors
 from lastwords.survive.breaker import HALF_OPEN, OPEN, Breaker
 from lastwords.survive.deaths import Coroner, Death, Sentence
 from lastwords.survive.dispatch import Dispatch, Seat
@@ -27,6 +28,7 @@ from lastwords.survive.limits import Limits
 from lastwords.survive.policy import OUT_OF_MEMORY, Policy, WorkerDied
 from lastwords.survive.progress import Kind, Progress
 from lastwords.survive.quarantine import Quarantine, refusal
+from lastwords.survive.starts import Starts
 from lastwords.survive.tasks import Task
 from lastwords.survive.worker import Settings
 
@@ -37,9 +39,8 @@ log = logging.getLogger("lastwords.survive")
 """Each death, and what became of it: the record's attribute `lastwords` has the details."""
 FIRST_LOOK, LONGEST_LOOK = 0.001, 0.05
 """How soon the owner looks at batches by itself: a short task's result must not wait for the long one behind it."""
-MOST_FAILED_STARTS = 3
-MOST_IDLE_DEATHS = 20
-"""In a row, with no task finished in between: something outside does not let workers live."""
+RING = (1).to_bytes(8, sys.byteorder)
+"""What an eventfd is told."""
 BUDGET = 256 << 20
 """Bytes in flight each way, for each worker."""
 
@@ -76,13 +77,22 @@ class Supervisor:
         self._context = context
         self._on_death = on_death
         self._on_broken = on_broken
+        # First what may be refused: a file that cannot be read, a bar that is not installed.
+        self._quarantine = Quarantine(self.policy.quarantine)
+        self._known_poison = self._quarantine.known()
+        self._progress = Progress(progress, self._counts) if progress is not None else None
         self._notes: deque[Callable[[], object]] = deque()
         self._functions = Functions()
         self._run = recording.RunOfWorkers()
         is_own_child = context.get_start_method() != "forkserver"
         self._setup = setup
         self._settings = Settings(
-            role, self._run.directory, budget, os.getpid() if is_own_child else 0, is_prompt=is_prompt
+            role,
+            self._run.directory,
+            budget,
+            os.getpid() if is_own_child else 0,
+            is_prompt=is_prompt,
+            is_weighed=self.policy.recycle is not None or self.policy.memory_limit is not None,
         )
         if context.get_start_method() == "fork":
             recording.prepare_to_fork()
@@ -90,26 +100,30 @@ class Supervisor:
         self._coroner = Coroner(self._run, self._fork_gate, self._explained, self._asked)
         self._limits = Limits(self.policy)
         self._breaker = Breaker(self.policy.intensity)
-        self._quarantine = Quarantine(self.policy.quarantine)
         self._dispatch = Dispatch(workers, self._functions, tasks_per_worker)
         self._inbox = self._dispatch.queue
-        self._known_poison = self._quarantine.known()
         if self._known_poison:
             self._dispatch.refuses = self._refuses
-        self._failed_starts = self._idle_deaths = self._unexplained = 0
+        self._starts = Starts()
+        self._unexplained = 0
         self._later: list[tuple[float, Task, bool]] = []
         """When it is tried again, and whether with nothing beside it."""
         self._to_explain: list[Death] = []
         self._epoll = select.epoll()
         self._by_descriptor: dict[int, tuple[Seat, WorkerHandle]] = {}
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # Not the owner of its number: a copy in a fork must not close what has the number there.
+        self._ringer = open(self._bell, "wb", buffering=0, closefd=False)  # noqa: SIM115  # closed by `_close`
         self._epoll.register(self._bell, select.EPOLLIN)
-        handles.descriptors.update((self._bell, self._epoll.fileno()))
-        self._is_asleep = self._is_stopping = self._is_hungry = False
-        self._progress = Progress(progress, self._counts) if progress is not None else None
+        descriptors.hold(self._bell, self._epoll.fileno())
+        self._is_asleep = self._is_stopping = self._is_hungry = self._has_ended = False
         self._look = FIRST_LOOK
         self._thread = threading.Thread(target=self._own, name="lastwords supervisor")
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # no more threads
+            self._close()
+            raise
 
     # From any thread
 
@@ -125,6 +139,10 @@ class Supervisor:
     def start_all(self) -> None:
         """Starts every worker now, and not when its first task comes."""
         self.note(self._begin_all)
+
+    def retire(self, seat: int) -> None:
+        """Ends the worker there, after what it holds. The next task for that seat has another one started."""
+        self.note(lambda: self._dispatch.retire(self._dispatch.seats[seat]))
 
     def stop(self, *, wait: bool = True, cancel: Callable[[Task], object] | None = None) -> None:
         """Ends the workers after all that was submitted; with `cancel`, what no worker has is handed to it instead."""
@@ -148,7 +166,8 @@ class Supervisor:
         return self._dispatch.done
 
     def pids(self) -> list[int]:
-        return [seat.worker.pid for seat in self._dispatch.seats if seat.worker is not None]
+        workers = [seat.worker for seat in self._dispatch.seats]
+        return [worker.pid for worker in workers if worker is not None]
 
     def join(self, timeout: float | None = None) -> None:
         self._thread.join(timeout)
@@ -157,9 +176,13 @@ class Supervisor:
         return self._thread.is_alive()
 
     def _wake(self) -> None:
+        if self._has_ended:
+            self._refuse_queued()
+            return
         self._is_asleep = False
-        with contextlib.suppress(OSError, ValueError):  # closed: it has ended, and needs no waking
-            os.eventfd_write(self._bell, 1)
+        # As a file, which knows that it is closed: its number may stand for another one by now.
+        with contextlib.suppress(OSError, ValueError):
+            self._ringer.write(RING)
 
     # The owner's turn
 
@@ -185,13 +208,11 @@ class Supervisor:
         self._enforce_limits()
         self._mind_breaker()
         had_work = self._is_stopping and self._dispatch.has_work()
+        self._begin_wanted()  # before one that works gets it all, and those behind a long task wait in its hands
         self._dispatch.fill()
         if had_work and not self._dispatch.has_work():
             return  # the rest was cancelled: nothing will wake us, and the end has come
-        # Too many failed starts, and the pool breaks as soon as the last one is explained: no more until then.
-        if self.broken is None and self._failed_starts < MOST_FAILED_STARTS:
-            for seat in self._dispatch.wanted():
-                self._begin(seat)
+        self._begin_wanted()
         self._is_hungry = self._dispatch.is_hungry()
         self._is_asleep = True
         if self._notes or (self._inbox and self._is_hungry):
@@ -216,7 +237,7 @@ class Supervisor:
             waits.append(self._look)
         if self._later:
             waits.append(max(0.0, min(one[0] for one in self._later) - time.monotonic()))
-        if self._dispatch.is_held_back():
+        if self._dispatch.is_held_back() or self._starts.refused:
             waits.append(LONGEST_LOOK)
         return min((one for one in waits if one >= 0), default=-1)
 
@@ -232,7 +253,8 @@ class Supervisor:
             if descriptor == worker.pidfd:
                 ended.append((seat, worker))
             else:
-                worker.empty_bell()
+                if not worker.empty_bell():
+                    self._epoll.unregister(descriptor)  # else it is readable for ever
                 self._collect(seat, worker)
         for seat, worker in ended:
             self._ended(seat, worker)
@@ -244,8 +266,9 @@ class Supervisor:
         finished = self._dispatch.collect(seat, worker)
         if worker.box is None:
             worker.find_box(self._run)
+            self._limits.first_look(worker)
         if finished:
-            self._failed_starts = self._idle_deaths = 0
+            self._starts.finished()
             self._breaker.finished()
         if worker.refusal is not None:
             self._break(_initializer_failed(worker.refusal))
@@ -278,7 +301,7 @@ class Supervisor:
         if not self._to_explain:
             return
         # Workers that die while they start would put it off for ever.
-        if self._failed_starts or not self._dispatch.is_any_starting():
+        if self._starts.failed or not self._dispatch.is_any_starting():
             for death in self._to_explain:
                 self._coroner.explain(death)
             self._to_explain.clear()
@@ -335,13 +358,23 @@ class Supervisor:
             with self._fork_gate:
                 setup = self._setup(seat.index) if callable(self._setup) else self._setup
                 worker = WorkerHandle(seat.index, self._context, self._settings, setup)
-        except Exception as error:  # noqa: BLE001  # no processes, no memory, a set-up that cannot be pickled
+        except OSError as error:
+            if self._starts.was_refused(time.monotonic()) and not self._dispatch.is_anybody_busy():
+                self._break(error)
+            return
+        except Exception as error:  # noqa: BLE001  # a set-up that cannot be pickled, a process that may have no children
             self._break(error)
             return
+        self._starts.begun()
         seat.worker = worker
         for descriptor in (worker.bell, worker.pidfd):
             self._by_descriptor[descriptor] = (seat, worker)
             self._epoll.register(descriptor, select.EPOLLIN)
+
+    def _begin_wanted(self) -> None:
+        for seat in self._dispatch.wanted():
+            if self.broken is None and self._starts.may_begin(time.monotonic()):
+                self._begin(seat)
 
     def _begin_all(self) -> None:
         for seat in self._dispatch.vacant():
@@ -388,7 +421,8 @@ class Supervisor:
     def _forget(self, worker: WorkerHandle) -> None:
         for descriptor in (worker.bell, worker.pidfd):
             del self._by_descriptor[descriptor]
-            self._epoll.unregister(descriptor)
+            with contextlib.suppress(FileNotFoundError):  # a bell that never rings again
+                self._epoll.unregister(descriptor)
         worker.close()
 
     def _mourn(self, seat: Seat, death: Death, *, has_finished: bool) -> None:
@@ -399,12 +433,12 @@ class Supervisor:
                 death.task.failed(self.broken)
             return
         if death.task is None:
-            self._idle_deaths = 0 if has_finished else self._idle_deaths + 1
-            self._failed_starts += death.step == "starting"
+            self._starts.died_idle(while_starting=death.step == "starting", has_finished=has_finished)
         else:
             death.task.attempts += 1
         death.opens_breaker = self._breaker.died(time.monotonic())
-        if self._failed_starts < MOST_FAILED_STARTS and (not self._is_stopping or self._dispatch.has_work()):
+        is_wanted = not self._is_stopping or self._dispatch.has_work()
+        if is_wanted and self._starts.may_begin(time.monotonic()):
             self.replaced += 1
             self._begin(seat)
         if death.task is not None and self._is_tried_again(death):
@@ -440,7 +474,7 @@ class Supervisor:
 
     def _decide(self, death: Death) -> None:
         task = death.task
-        if self._is_beyond_hope():
+        if self._starts.are_hopeless:
             self._break(death.error())
         elif death.opens_breaker:
             self._say_why_open(death)
@@ -462,9 +496,6 @@ class Supervisor:
         reason = WorkerDied(words, diagnosis=death.diagnosis, item=last.item, attempts=last.attempts)
         self._breaker.reason = reason
         log.warning("%s", words.splitlines()[0], extra={"lastwords": death.as_dict()})
-
-    def _is_beyond_hope(self) -> bool:
-        return self._failed_starts >= MOST_FAILED_STARTS or self._idle_deaths >= MOST_IDLE_DEATHS
 
     def _poison(self, task: Task, death: Death) -> None:
         error = death.error()
@@ -542,12 +573,25 @@ class Supervisor:
             worker.kill()
             worker.exit_status()
             self._forget(worker)
-        for task in self._dispatch.take_queued():
-            task.failed(self.broken or WorkerDied("the supervisor has ended"))
-        handles.descriptors.difference_update((self._bell, self._epoll.fileno()))
+        descriptors.let_go(self._epoll.fileno())
         self._epoll.close()
-        os.close(self._bell)
+        self._ringer.close()
+        descriptors.close(self._bell)
         self._run.close()
+        for task in self._dispatch.take_queued():
+            task.failed(self._end())
+        # Whoever submits from now on finds somebody asleep, wants to wake it, and is told: see `_wake`.
+        self._has_ended = self._is_hungry = self._is_asleep = True
+        self._refuse_queued()
+
+    def _refuse_queued(self) -> None:
+        """At the end, by the owner and by whoever comes too late: each task is taken by one of them."""
+        with contextlib.suppress(IndexError):
+            while True:
+                self._inbox.popleft().failed(self._end())
+
+    def _end(self) -> BaseException:
+        return self.broken or WorkerDied("the workers have been stopped")
 
 
 def _initializer_failed(refusal: BaseException) -> WorkerDied:

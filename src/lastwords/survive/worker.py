@@ -9,14 +9,16 @@ import threading
 import time
 import weakref
 from collections import deque
+from itertools import starmap
 
 from lastwords import recording
-from lastwords.survive import channel, pickling
+from lastwords.survive import channel, descriptors, pickling
 from lastwords.survive.blocks import Blocks, Lending
+from lastwords.survive.weight import own_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any
 
@@ -33,13 +35,14 @@ STEPS = {
     SETTING_UP: "starting",
     ENDING: "ending",
 }
+WEIGHING_NS = 10_000_000
+"""Between two looks of a worker at its own memory."""
 BELL_NS = 500_000
 """Results wait at most about this long before the supervisor hears of them; it looks by itself as well."""
-PART_NS = 500_000
+PART_NS = 1_000_000
 """Results of a chunk are published at least this often: what was finished before that never runs again."""
-GROUP_NS = 100_000
-MOST_IN_GROUP = 64
-"""Short items of a chunk between two looks at the clock."""
+IDLE_MS = 10
+"""After that, memory that nobody uses is worth more to others than warm pages are to us."""
 MOST_FRAMES = 170
 """That a pipe takes in one piece: PIPE_BUF is 4096."""
 
@@ -79,21 +82,20 @@ class Settings:
         parent: int,
         *,
         is_prompt: bool = False,
+        is_weighed: bool = False,
     ) -> None:
         self.role = role
         self.directory = directory
         self.budget = budget
         self.parent = parent
         self.bell_ns = 0 if is_prompt else BELL_NS
+        self.is_weighed = is_weighed
 
 
-def main(
-    index: int, handover: Handover, settings: Settings, setup: Setup | None, leave: Iterable[int] = ()
-) -> None:
-    """The target of the worker's Process. `leave`: descriptors of the supervisor's that a fork copied."""
+def main(index: int, handover: Handover, settings: Settings, setup: Setup | None) -> None:
+    """The target of the worker's Process."""
     global current  # noqa: PLW0603  # one worker is one process
-    for descriptor in leave:
-        os.close(descriptor)
+    descriptors.close_inherited()
     if not recording.end_with_parent(settings.parent or os.getppid()):
         return
     threading.current_thread().name = "MainThread"  # forked from the supervisor's thread
@@ -120,12 +122,15 @@ class Worker:
         self._words = memory.words
         self._frames = handover.frames
         self._bell = handover.bell
+        self._items = recording.ItemWords(handover.descriptor, channel.WORDS_AT, channel.ITEM, channel.BEGAN)
         self._results = Blocks(memory.memory, memory.results_at, memory.span, budget)
         self._lending = Lending(memory.memory, budget // 2)
         self._pack = pickling.Packer(self._place, self._forget)
         self._functions: dict[int, Any] = {}
         self._waiting: deque[tuple[int, int, int]] = deque()
         self._rung_ns = 0
+        self._is_weighed = settings.is_weighed
+        self._next_weighing = 0
         self._is_unheard = False
         self._allocated: dict[int, int] = {}
         self._made: dict[int, weakref.ref[Any]] = {}
@@ -147,6 +152,8 @@ class Worker:
             finally:
                 recording.end_item()
             self.note_step(0)
+        if self._is_weighed:
+            self._weigh()
         self._words[channel.READY] = channel.SERVING
         self._ring()
         return True
@@ -213,8 +220,17 @@ class Worker:
         words[channel.RUNNING] = 0
         words[channel.STEP] = 0
         recording.end_item()
+        if self._is_weighed:
+            self._weigh()
         if self._lending.returned:
             self._say_freed()
+
+    def _weigh(self) -> None:
+        """Between two tasks, where nothing is borrowed. Whoever looks from outside cannot hit that moment."""
+        now = time.monotonic_ns()
+        if now >= self._next_weighing:
+            self._next_weighing = now + WEIGHING_NS
+            self._words[channel.RESTING] = own_bytes("self")
 
     def _load(self, function: int, payload: Any, blocks: list[tuple[int, int]]) -> tuple[Any, ...]:
         if isinstance(payload, tuple):
@@ -255,29 +271,18 @@ class Worker:
             self._ring()
 
     def run_items(self, work: Callable[..., Any], items: list[Any], label: int, *, rows: bool) -> list[Any]:
-        """Publishes the results on the way, and has none left at the end. Each item has the time-out of a task.
+        """Publishes the results on the way, and has none left at the end.
 
-        The shared word names every item. The black box and the clock cost more than a short item takes: they hear of
-        each one that is long, and of short ones in groups.
+        Black box and supervisor are told of every item, and since when it runs: each has the time-out of a task.
         """
-        words, place, clock = self._words, channel.ITEM, time.monotonic_ns
         found: list[Any] = []
-        add = found.append
-        at, group = 0, 1
-        began = published = clock()
+        at = 0
         try:
             while at < len(items):
-                recording.begin(label + at, None, recording.RUN)
-                for position, item in enumerate(items[at : at + group], at):
-                    words[place] = position
-                    add(work(*item) if rows else work(item))
-                at += group
-                now = words[channel.BEGAN] = clock()
-                group = _next_group(group, now - began)
-                if now - published > PART_NS:
-                    self._publish_part(found)
-                    now = published = clock()
-                began = now
+                named = self._items.each(items, at, label, PART_NS)
+                found.extend(starmap(work, named) if rows else map(work, named))
+                at = named.position
+                self._publish_part(found)
         finally:
             self._publish_part(found)
         return found
@@ -332,6 +337,13 @@ class Worker:
         if since:
             self._words[channel.BEGAN] = since
 
+    def item_words(self) -> tuple[int, int]:
+        """Where the two words lie that `at_item` writes: for a native loop. They stay mapped while this process lives."""
+        from ctypes import addressof, c_char
+
+        first = addressof(c_char.from_buffer(self._memory.memory, channel.WORDS_AT))
+        return first + 8 * channel.ITEM, first + 8 * channel.BEGAN
+
     # Room
 
     def _give_back(self, at: int) -> None:
@@ -371,7 +383,10 @@ class Worker:
         """The budget is spent: the supervisor may have blocks to return. It has not: go over the budget."""
         while self._let_go:
             self._results.give_back(self._let_go.popleft())
-        at = self._results.take(length)
+        at = self._results.take(length, is_warm=True)
+        if at is None:
+            self._hear_returns()
+            at = self._results.take(length)
         if at is None:
             self._wait_for_room()
             at = self._results.take(length)
@@ -382,6 +397,15 @@ class Worker:
         if at is None:
             raise MemoryError(f"no room for {length} bytes in the memory shared with the supervisor")
         return at, length
+
+    def _hear_returns(self) -> None:
+        """Those that wait in the pipe behind the task at hand: a third batch of a loader's would take fresh pages."""
+        if self._has_frames(0):
+            for frame in self._read_frames():
+                if frame[0] == channel.RETURNED:
+                    self._give_back(frame[1])
+                else:
+                    self._waiting.append(frame)
 
     def _wait_for_room(self) -> None:
         """Until the supervisor has read all that was published, and returned what it had to return."""
@@ -420,8 +444,23 @@ class Worker:
         while not self._waiting:
             if self._is_unheard:
                 self._ring()
+            if self._results.is_worth_releasing and self._is_idle():
+                self._results.release()
             self._waiting.extend(self._read_frames())
         return self._waiting.popleft()
+
+    def _is_idle(self) -> bool:
+        try:
+            return not self._has_frames(IDLE_MS)
+        except KeyboardInterrupt:  # by somebody's own handler
+            return False
+
+    def _has_frames(self, milliseconds: int) -> bool:
+        from select import POLLIN, poll
+
+        pipe = poll()
+        pipe.register(self._frames, POLLIN)
+        return bool(pipe.poll(milliseconds))
 
     def _read_frames(self) -> list[tuple[int, int, int]]:
         while True:
@@ -433,10 +472,3 @@ class Worker:
         if not data:
             os._exit(0)  # nobody is left to work for
         return list(channel.FRAME.iter_unpack(data))
-
-
-def _next_group(group: int, nanoseconds: int) -> int:
-    """So many items that they take about as long as a group may."""
-    if nanoseconds > GROUP_NS:
-        return max(1, group // 2)
-    return min(group * 2, MOST_IN_GROUP) if nanoseconds < GROUP_NS // 4 else group

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lastwords.commands import _problems as problems
 from lastwords.diagnosis.explain import from_file
-from lastwords.evidence import Evidence, UnreadableBox
+from lastwords.evidence import Evidence, UnreadableBox, places
 from lastwords.evidence import store as deaths
 from lastwords.evidence.core import UnreadableCore
 from lastwords.evidence.text import from_stream
@@ -21,6 +23,41 @@ def find(home: Path, death: str) -> Evidence:
         raise problems.NoSuchDeath(death) from None
     except deaths.AmbiguousId as error:
         raise problems.AmbiguousId(death, error.ids) from None
+
+
+def find_in(url: str, death: str) -> Evidence:
+    """Where the deaths of many hosts are collected."""
+    from lastwords.evidence.gathered import Gathered
+
+    with _reachable(url):
+        try:
+            return Gathered(places.open_place(url)).get(death)
+        except deaths.NoSuchDeath:
+            raise problems.NoSuchDeathThere(death, url) from None
+        except deaths.AmbiguousId as error:
+            raise problems.AmbiguousId(death, error.ids) from None
+
+
+def every(home: Path, url: str | None) -> tuple[Sequence[Evidence], Sequence[str]]:
+    """Newest first, and what was skipped: of this host, or of all that send their deaths to one place."""
+    from lastwords.evidence import unwatched
+    from lastwords.evidence.gathered import Gathered
+
+    if url is None:
+        unwatched.take_up(home)
+        store = deaths.Store(home)
+        return store.all(), store.notes
+    with _reachable(url):
+        gathered = Gathered(places.open_place(url))
+        return gathered.all(), gathered.notes
+
+
+@contextlib.contextmanager
+def _reachable(url: str) -> Iterator[None]:
+    try:
+        yield
+    except places.PlaceAway as away:
+        raise problems.PlaceAway(url, str(away), away.then) from None
 
 
 def read(home: Path, target: str) -> Evidence:

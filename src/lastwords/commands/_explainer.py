@@ -134,7 +134,7 @@ def _keep(home: str, ended: Ended, related: Sequence[str]) -> Diagnosis:
 
     from lastwords.diagnosis import diagnose
     from lastwords.evidence import box
-    from lastwords.evidence.growth import with_growth
+    from lastwords.evidence.growth import Shared, with_growth
     from lastwords.evidence.life import parent_end
     from lastwords.evidence.machine import with_machine
     from lastwords.evidence.store import Store
@@ -144,7 +144,8 @@ def _keep(home: str, ended: Ended, related: Sequence[str]) -> Diagnosis:
     record = (
         box.read(ended.process.box) if ended.process.box is not None and ended.state is not None else None
     )
-    evidence = with_growth(evidence, record, ended.seen.memory, ended.seen.looks, ended.siblings)
+    shared = Shared(ended.shares, ended.sharers)
+    evidence = with_growth(evidence, record, ended.seen.memory, ended.seen.looks, ended.siblings, shared)
     if ended.parent_end is not None:
         parent = ended.parent_end
         found = parent_end(parent.pid, parent.seconds_before, parent.status.raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -47,6 +48,11 @@ def run_job(
         explainer.write_page(html)
     for line in closing_lines(outcome, explainer):
         say(line)
+    if os.path.isdir(os.path.join(place, "outbox")):  # else nothing was ever to be collected elsewhere
+        from lastwords.evidence import sending
+
+        for line in sending.finish(place, program=explainer.program, waits=bool(explainer.ids)):
+            say(line)
     end_as(outcome.raw_status)
 
 

@@ -71,6 +71,16 @@ class NoSuchDeath(Problem):
         super().__init__(f"no death here is called {name}", then="lastwords list")
 
 
+class NoSuchDeathThere(Problem):
+    def __init__(self, name: str, url: str) -> None:
+        super().__init__(f"no death in {url} is called {name}", then=f"lastwords list --from {url}")
+
+
+class PlaceAway(Problem):
+    def __init__(self, url: str, reason: str, then: str) -> None:
+        super().__init__(f"cannot read deaths from {url}", reason=reason, then=then)
+
+
 class AmbiguousId(Problem):
     def __init__(self, name: str, ids: tuple[str, ...]) -> None:
         super().__init__(

@@ -60,6 +60,12 @@ class NoTimeLimit(Problem):
     is_flag=True,
     help="Have every torch DataLoader survive the deaths of its workers, as lastwords.torch.DataLoader does.",
 )
+@click.option(
+    "--collect",
+    metavar="URL",
+    help="Send each death to a place for many hosts, too: a directory that they share, or s3://…, gs://… and whatever "
+    "else fsspec knows. What cannot be sent now waits here. Default: $LASTWORDS_COLLECT.",
+)
 @click.argument("words", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(
@@ -70,6 +76,7 @@ def command(
     html: str | None,
     preflight: bool,
     loader: bool,
+    collect: str | None,
     words: tuple[str, ...],
 ) -> None:
     """Runs CMD as if lastwords were not there, and ends as CMD ends.
@@ -88,6 +95,10 @@ def command(
             ctx.exit(1)
     if loader:
         os.environ["LASTWORDS_LOADER"] = "1"
+    if collect:
+        from lastwords.evidence.places import whole
+
+        os.environ["LASTWORDS_COLLECT"] = whole(collect)
     from lastwords.commands._job import run_job
     from lastwords.watch.hangs import Policy
 

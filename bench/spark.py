@@ -15,7 +15,6 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.recording import one_round
 from bench.result import Result
 from bench.startup import interval
 
@@ -89,12 +88,23 @@ def take_turns(kind: str, turns: int, *, first: int) -> tuple[int, int]:
         partners = [stack.enter_context(driver(kind, home, with_us=with_us)) for with_us in (True, False)]
         for partner in partners:
             for _ in range(3):  # the JVM compiles what it runs often
-                one_round(partner)
+                one_turn(partner)
         times: tuple[list[int], list[int]] = ([], [])
         for number in range(turns):
             for which in (0, 1) if number % 2 == first else (1, 0):
-                times[which].append(one_round(partners[which]))
+                times[which].append(one_turn(partners[which]))
     return min(times[0]), min(times[1])
+
+
+def one_turn(partner: subprocess.Popen[str]) -> int:
+    """Nanoseconds of CPU."""
+    assert partner.stdin is not None and partner.stdout is not None
+    partner.stdin.write("go\n")
+    partner.stdin.flush()
+    line = partner.stdout.readline()
+    if not line:
+        raise RuntimeError(f"the driver ended with {partner.wait()}")
+    return int(line)
 
 
 def driver(kind: str, home: str, *, with_us: bool) -> subprocess.Popen[str]:

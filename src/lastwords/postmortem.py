@@ -15,7 +15,7 @@ import contextlib
 import glob
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -50,9 +50,14 @@ __all__ = [
     "keep_box",
     "load_all",
     "memory_left",
+    "recall",
     "text",
 ]
 
+_RECENT = 60.0
+"""Seconds in which a death was kept that a parent asks about."""
+_PATIENCE = 10.0
+"""Seconds between a box that is put away and the account of it that can be read."""
 _GLANCE = 0.005
 """Seconds between two looks at a process that was asked for its stacks."""
 
@@ -159,7 +164,38 @@ def examine(  # noqa: PLR0913  # all but two by name
         evidence = from_status(status, process=who, time=now, memory=memory, oom_kills=kills)
     if begun is not None:
         evidence = with_machine(evidence, machine.look(pid, begun.machine, _kernel_log()))
+        evidence = _without_the_wrong_counter(evidence)
     return diagnose(_kept(evidence, box) if keep else evidence)
+
+
+def recall(pid: int) -> Diagnosis | None:
+    """What `lastwords run` has found out about a child whose box it has put away. None: it was ended because it hung, or
+    nothing is known.
+    """
+    from lastwords.diagnosis import diagnose
+
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        for evidence in _kept_just_now():
+            if evidence.process is not None and evidence.process.pid == pid:
+                return diagnose(evidence) if evidence.hang is None else None
+        time.sleep(10 * _GLANCE)
+    return None
+
+
+def _kept_just_now() -> Iterator[Evidence]:
+    """By the watcher of this run, whose home the run's directory is in."""
+    from lastwords.evidence.store import NoSuchDeath, Store
+
+    directory = run_directory()
+    if directory is None:
+        return
+    store = Store(os.path.dirname(os.path.dirname(directory)))
+    with contextlib.suppress(OSError), os.scandir(store.directory) as entries:
+        for entry in entries:
+            if time.time() - entry.stat().st_mtime < _RECENT:
+                with contextlib.suppress(NoSuchDeath):  # it is being written
+                    yield store.get(entry.name)
 
 
 def _read_box(box: str, status: Status | None, now: float, kills: OomKills | None) -> Evidence | None:
@@ -223,6 +259,20 @@ def _kills(begun: Begun | None) -> OomKills | None:
         return None
     source = "its cgroup's oom_kill counter"
     return OomKills(source=source, before=found.before, after=found.after, cgroup=found.cgroup)
+
+
+def _without_the_wrong_counter(evidence: Evidence) -> Evidence:
+    """The kernel's own line about this process names the group in which it was killed. A counter that stayed is then of
+    a group that the process had left since it began: engines move workers that live already into groups of their own.
+    """
+    import msgspec
+
+    kills = evidence.oom_kills
+    lines = (evidence.machine.kernel_log if evidence.machine is not None else None) or ()
+    was_killed = any(one.kind == "memory kill" and one.cgroup is not None for one in lines)
+    if kills is None or kills.after > kills.before or not was_killed:
+        return evidence
+    return msgspec.structs.replace(evidence, oom_kills=None)
 
 
 def _kills_since(before: MemoryKills) -> OomKills | None:

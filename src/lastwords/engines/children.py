@@ -126,7 +126,7 @@ def account(pid: int, returncode: int, subject: str, *context: str) -> str:
     """The panel of a child that has just ended, for whoever is its parent and was not told of its beginning.
 
     Its box is left where it is: `lastwords run` takes care of it, or `lastwords list` later. Where that shows the
-    panel, too, this one is brief; and it is empty if the box is gone, as after a hang that `lastwords run` ended.
+    panel, too, this one is brief; and it is empty after a hang that `lastwords run` ended.
     """
     noticed, is_watched = time.time(), postmortem.is_watched()
     try:
@@ -134,8 +134,13 @@ def account(pid: int, returncode: int, subject: str, *context: str) -> str:
     except OSError:
         pass  # kept already, or gone
     if is_watched and postmortem.box_of(pid) is None:
-        return ""
-    diagnosis = examine(pid, wait_status(returncode), None, keep=False, died=noticed)
+        # On a busy machine `lastwords run` may be done with it before its parent has woken up.
+        recalled = postmortem.recall(pid)
+        if recalled is None:
+            return ""
+        diagnosis = recalled
+    else:
+        diagnosis = examine(pid, wait_status(returncode), None, keep=False, died=noticed)
     text = postmortem.text(
         diagnosis, subject=subject, item=item_words(diagnosis), context=context, brief=is_watched
     )

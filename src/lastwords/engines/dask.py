@@ -37,6 +37,10 @@ RECORD_IT = (
     "  lastwords run -- python JOB.py                              with a LocalCluster\n"
     "  dask worker --preload-nanny lastwords.engines.dask ...      with any other"
 )
+NOT_TOLD = (
+    "lastwords: this worker was recorded (pid {pid}), and its nanny has not told why it died; a nanny whose worker dies\n"
+    "  before it has seen it come up ends, too. On that host:  lastwords list"
+)
 
 
 def adapt(module: ModuleType) -> None:
@@ -77,6 +81,9 @@ def _adapt_worker(module: Any) -> None:
     _describe_workers(module.Worker, running)
 
 
+_this_thread, _begin_item, _end_item = threading.get_ident, recording.begin, recording.end_item
+
+
 class _Running:
     """The tasks of all threads of a worker: a crash takes all of them along, and its box has room for one name."""
 
@@ -84,16 +91,23 @@ class _Running:
         self.keys: dict[int, str] = {}
         self.worker = ""
 
+    # Twice in every task: each call that these two save is felt in a graph of thousands of empty ones.
+
     def begin(self, key: Any) -> None:
-        self.keys[threading.get_ident()] = str(key)
-        self._mark()
+        keys = self.keys
+        keys[_this_thread()] = key = str(key)
+        if len(keys) == 1:
+            _begin_item(None, f"task {key}", recording.RUN)
+        else:
+            self._mark()
 
     def end(self) -> None:
-        self.keys.pop(threading.get_ident(), None)
-        if self.keys:
+        keys = self.keys
+        keys.pop(_this_thread(), None)
+        if keys:
             self._mark()
         else:
-            recording.end_item()
+            _end_item()
 
     def _mark(self) -> None:
         keys = tuple(self.keys.values())
@@ -194,6 +208,28 @@ def _adapt_nanny(module: Any) -> None:
 
     kind._wait_until_connected = _wait_until_connected
     kind.mark_stopped = _mark_stopped
+    _note_memory_stops(module.Nanny)
+
+
+def _note_memory_stops(kind: Any) -> None:
+    """The nanny's memory monitor logs this event just before it ends its worker: the signal itself says nothing."""
+    log_event, note = kind.log_event, ENGINE.guarded(_note_memory_stop)
+
+    @functools.wraps(log_event)
+    def _log_event(self: Any, topic: Any, msg: Any) -> Any:
+        if topic == "worker-restart-memory":
+            note(self, msg)
+        return log_event(self, topic, msg)
+
+    kind.log_event = _log_event
+
+
+def _note_memory_stop(nanny: Any, event: dict[str, Any]) -> None:
+    memory = nanny.memory_manager
+    share, limit = memory.memory_terminate_fraction, memory.memory_limit / (1 << 30)
+    used = event["rss"] / (1 << 30)
+    why = f"Dask's nanny saw {used:.2f} GiB, over {share:.0%} of memory_limit, {limit:.2f} GiB"
+    recording.note_stop(event["pid"], "memory", why)
 
 
 def _begin(process: Any) -> None:
@@ -212,7 +248,8 @@ def _end(process: Any) -> None:
     if known is None or process.process is None or process.status.name not in ("starting", "running"):
         return
     arguments = (*known, process.process.pid, process.process.exitcode, process.worker_address)
-    threading.Thread(target=ENGINE.guarded(_tell), args=arguments, name="lastwords", daemon=True).start()
+    # No daemon: a nanny whose worker dies before it has seen it come up ends at once, and is to keep the death first.
+    threading.Thread(target=ENGINE.guarded(_tell), args=arguments, name="lastwords").start()
 
 
 def _tell(nanny: Any, begun: Any, pid: int, code: int, address: str | None) -> None:
@@ -244,11 +281,11 @@ def _tell(nanny: Any, begun: Any, pid: int, code: int, address: str | None) -> N
         "death": death,
         "text": text,
     }
-    nanny.loop.add_callback(ENGINE.guarded(nanny.log_event), TOPIC, event)
     if not postmortem.is_watched():  # else `lastwords run` shows it
         sys.stderr.write(text)
         sys.stderr.flush()
     postmortem.forget(pid)
+    nanny.loop.add_callback(ENGINE.guarded(nanny.log_event), TOPIC, event)
 
 
 def _memory_limit(nanny: Any, pid: int) -> Iterable[str]:
@@ -300,16 +337,18 @@ async def _add_account(client: Any, key: Any, error: Any) -> None:
         if deaths or not about or time.monotonic() > until:
             break
         await asyncio.sleep(GLANCE)
-    notes.add(error, _account(deaths, [event for event in events if _concerns(event, key)]))
+    of_task = [event for event in events if _concerns(event, key)]
+    untold = NOT_TOLD.format(pid=error.last_worker.pid) if about else RECORD_IT
+    notes.add(error, _account(deaths, of_task) or untold)
 
 
 def _concerns(event: dict[str, Any], key: Any) -> bool:
     return event["kind"] == "death" and str(key) in (event["item"] or "")
 
 
-def _account(deaths: list[dict[str, Any]], of_task: list[dict[str, Any]]) -> str:
+def _account(deaths: list[dict[str, Any]], of_task: list[dict[str, Any]]) -> str | None:
     if not deaths:
-        return RECORD_IT
+        return None
     last = deaths[-1]
     same = [event for event in of_task if event is not last]
     if not same:

@@ -29,16 +29,24 @@ from lastwords.engines import notes
 from lastwords.engines.contract import Engine
 
 ENGINE = Engine("Ray", tested=("2.60",))
-PATIENCE = 10.0
-"""Seconds that a driver waits for the account of a death, where one is to be had."""
+PATIENCE = 30.0
+"""Seconds that a driver waits for the account of a death, where one is to be had. It takes one or two; but the watcher of
+a busy node has to load Ray first. Once it has not come, the node may be gone, and the next error hardly waits.
+"""
 GLANCE = 0.05
 LAST_ATTEMPT = 0.5
 DEATHS, RECORDED, SPACE = b"lastwords:death:", b"lastwords:node:", b"lastwords"
 LONGEST = 1 << 16
+OWN_DIGITS, NO_ACTOR = 16, "f" * 24
+"""Of a task's id, in hexadecimal. To ask Ray for the actor takes half a microsecond in every task."""
 RECORD_IT = (
     "lastwords: nobody recorded this worker. For signal, cause, task and stack: pip install lastwords, on its node, and\n"
     "  lastwords run -- python JOB.py                                             with a Ray of your own\n"
     "  ray.init(runtime_env=lastwords.engines.ray.runtime_env())                  on a cluster"
+)
+NOT_TOLD = (
+    "lastwords: workers of this job are recorded, and no account of this one's death has come. On its node, if that is still\n"
+    "  there:  lastwords list"
 )
 
 
@@ -51,7 +59,13 @@ def adapt(module: ModuleType) -> None:
 
 
 def runtime_env(**more: Any) -> dict[str, Any]:
-    """For `ray.init`: has each worker of the job recorded, on every node that has lastwords."""
+    """For `ray.init`: has each worker of the job recorded, on every node that has lastwords.
+
+    LASTWORDS_COLLECT goes along: their deaths are collected where the driver's are.
+    """
+    place = os.environ.get("LASTWORDS_COLLECT")
+    if place:
+        more["env_vars"] = {"LASTWORDS_COLLECT": place, **more.get("env_vars", {})}
     return {"worker_process_setup_hook": "lastwords.engines.ray.setup", **more}
 
 
@@ -82,15 +96,38 @@ def _adapt_worker(module: Any) -> None:
     _before(worker, "main_loop", _introduce)
     _before(worker, "record_task_log_start", _begin)
     _before(worker, "record_task_log_end", _end)
+    _before(sys.modules["ray.exceptions"].RayTaskError, "__init__", _note_error)
+
+
+def _note_error(_: Any, _function: Any, _traceback: str, cause: Any, *_more: Any, **_named: Any) -> None:
+    """A task's exception reaches the driver with its traceback: what is missing there is the task, the row and the host.
+
+    As a note of the cause: what Ray raises has the attributes of its cause, and so a traceback shows the note.
+    """
+    # One without a traceback was not raised here, but came with an argument.
+    if not _task or not isinstance(cause, Exception) or cause.__traceback__ is None:
+        return
+    recording.record_exception(cause)
+    worker = sys.modules["ray._private.worker"].global_worker
+    place = f"worker {worker.worker_id.hex()[:12]} · node {worker.current_node_id.hex()[:12]}"
+    notes.add(cause, f"lastwords: {_where()} · {place} · pid {os.getpid()} · host {os.uname().nodename}")
+
+
+def _where() -> str:
+    current = recording.current_item() if _rows else None
+    if current is None or current[1] is None:
+        return _task
+    word, _, block = _rows.partition(" ")
+    return f"{word} {current[1]} {block}, {_task}"
 
 
 def _before(kind: Any, name: str, call: Any) -> None:
     original, guarded = getattr(kind, name), ENGINE.guarded(call)
 
     @functools.wraps(original)
-    def method(self: Any, *args: Any) -> Any:
-        guarded(self, *args)
-        return original(self, *args)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        guarded(self, *args, **kwargs)
+        return original(self, *args, **kwargs)
 
     setattr(kind, name, method)
 
@@ -152,28 +189,29 @@ def _start_watcher(letters: int, directory: str) -> None:
 
 
 _task = ""
-_has_rows = False
+_rows = ""
+"""`row of block 3`, while a task of Ray Data goes through rows."""
 
 
 def _begin(worker: Any, task: Any, attempt: int) -> None:
     global _task
-    name, actor = worker.core_worker.get_current_task_name(), worker.actor_id
+    name, identity = worker.core_worker.get_current_task_name(), task.hex()
     again = f", attempt {attempt + 1}" if attempt else ""
-    of_actor = "" if actor.is_nil() else f" of actor {actor.hex()}"
-    _task = f"task {name.replace(' ', '_')} {_short(task.hex())}{again}{of_actor}"
-    recording.begin_item(_task)
+    of_actor = "" if identity.startswith(NO_ACTOR, OWN_DIGITS) else f" of actor {identity[OWN_DIGITS:]}"
+    _task = f"task {name.replace(' ', '_')} {_short(identity)}{again}{of_actor}"
+    recording.begin(None, _task, recording.RUN)
 
 
 def _short(task: str) -> str:
-    """The part of a task's id that is its own; what follows is its actor's and its job's."""
-    return task[:16]
+    """The part of a task's id that is its own; what follows is its actor's id, which ends with its job's."""
+    return task[:OWN_DIGITS]
 
 
 def _end(worker: Any, _ended: Any, _attempt: int) -> None:
-    global _has_rows
+    global _rows
     recording.end_item()
-    if _has_rows:
-        _has_rows = False
+    if _rows:
+        _rows = ""
         recording.describe(_role(worker))
 
 
@@ -196,11 +234,11 @@ def _mark_items(kind: Any, word: str) -> None:
 
 def _marked(items: Any, word: str) -> Any:
     """The task's own name moves into the role meanwhile: an item's number is written in 40 ns, a text in 200."""
-    global _has_rows
+    global _rows
     context = sys.modules["ray.data._internal.execution.interfaces.task_context"].TaskContext.get_current()
     if context is None or not _task:
         return None
-    _has_rows = True
+    _rows = f"{word} of block {context.task_idx}"
     # The task's id before its name: a role has room for some 60 letters.
     name, identity = _task.removeprefix("task ").split(" ", 1)
     recording.describe(f"Ray worker, {word} of block {context.task_idx}, task {identity} {name}")
@@ -230,16 +268,26 @@ def _adapt_reader(module: Any) -> None:
 def _explain(error: Any, ref: Any) -> None:
     task = _short(ref.task_id().hex()) if ref is not None else None
     names = [name for name in (task, getattr(error, "actor_id", None)) if name]
-    began = time.monotonic()
-    accounts: list[dict[str, Any]] = []
-    while not accounts and time.monotonic() < began + PATIENCE and _is_recorded():
-        accounts = _about(names)
-        time.sleep(GLANCE)
+    is_recorded = _is_recorded()
+    accounts = _awaited(names) if is_recorded else []
     if accounts:
         # The last attempt is the one that this error is about; it has died just now.
         time.sleep(LAST_ATTEMPT)
         accounts = _about(names)
-    notes.add(error, _account(sorted(accounts, key=lambda one: one["time"])))
+    untold = NOT_TOLD if is_recorded else RECORD_IT
+    notes.add(error, _account(sorted(accounts, key=lambda one: one["time"])) or untold)
+
+
+_patience = PATIENCE
+
+
+def _awaited(names: list[str]) -> list[dict[str, Any]]:
+    global _patience
+    until = time.monotonic() + _patience
+    while not (accounts := _about(names)) and time.monotonic() < until:
+        time.sleep(GLANCE)
+    _patience = PATIENCE if accounts else LAST_ATTEMPT
+    return accounts
 
 
 def _about(names: list[str]) -> list[dict[str, Any]]:
@@ -247,9 +295,9 @@ def _about(names: list[str]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _account(accounts: list[dict[str, Any]]) -> str:
+def _account(accounts: list[dict[str, Any]]) -> str | None:
     if not accounts:
-        return RECORD_IT
+        return None
     *before, last = accounts
     if not before:
         return str(last["text"]).rstrip("\n")

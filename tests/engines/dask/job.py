@@ -5,7 +5,7 @@ import sys
 import time
 
 import dask
-from deaths import die
+from deaths import die, is_hang_explained
 from distributed import Client, LocalCluster
 
 
@@ -25,9 +25,11 @@ def is_up(process, dead: set[int]) -> bool:
 
 
 def caught(client: Client, how: str, dead: set[int]) -> None:
-    timeout = 6 if how == "hang" else None
+    future = client.submit(work, how, key=f"work-{how.replace(' ', '-')}")
+    while how == "hang" and not is_hang_explained():
+        time.sleep(0.1)
     try:
-        client.submit(work, how, key=f"work-{how.replace(' ', '-')}").result(timeout=timeout)
+        future.result(timeout=0.1 if how == "hang" else None)
     except Exception as error:  # noqa: BLE001  # whatever it is, it is printed
         notes = getattr(error, "__notes__", [])
         if hasattr(error, "last_worker"):
@@ -65,7 +67,12 @@ if __name__ == "__main__":
     if sys.argv[1] == "--limit":
         LIMIT = "400MiB"
         del sys.argv[1]
-    # The first death of a task is its last: the default is four.
-    allowed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    with dask.config.set({"distributed.scheduler.allowed-failures": allowed}):
+    settings = {
+        # The first death of a task is its last: the default is four.
+        "distributed.scheduler.allowed-failures": int(sys.argv[2]) if len(sys.argv) > 2 else 0,
+        # 15 seconds after each death a LocalCluster looks whether there is a worker, and drops its nanny for ever if
+        # there is none: on a busy machine that is the moment in which the next death's successor is still starting.
+        "distributed.deploy.lost-worker-timeout": "1h",
+    }
+    with dask.config.set(settings):
         main(sys.argv[1].split(","))

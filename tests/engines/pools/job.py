@@ -35,7 +35,7 @@ def pool():
     from multiprocessing import Pool
 
     with Pool(2) as pool:
-        return pool.map_async(work, range(8), chunksize=1).get(timeout=4)
+        return pool.map_async(work, range(8), chunksize=1).get(timeout=12)
 
 
 def datasets():

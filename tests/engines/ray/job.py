@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 import ray
-from deaths import die
+from deaths import die, is_hang_explained
 
 OPTIONS: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
 
@@ -41,9 +41,7 @@ def caught(name: str, ref: ray.ObjectRef, timeout: float | None = None) -> None:
 def main(hows: list[str]) -> None:
     for how in hows:
         if how == "hang":
-            ref = work.remote(how)
-            caught(how, ref, timeout=6)
-            ray.cancel(ref, force=True)
+            hang()
         elif how == "retries":
             caught(how, work_twice.remote("exit 3"))
         elif how.startswith("actor "):
@@ -51,25 +49,33 @@ def main(hows: list[str]) -> None:
             ray.get(actor.fine.remote())
             caught(how, actor.work.remote(how.removeprefix("actor ")))
             caught("called when dead", actor.fine.remote())
-        elif how == "rows":
-            rows()
+        elif how in ("rows", "bad row"):
+            rows(how, "SIGSEGV" if how == "rows" else "exception")
         else:
             caught(how, work.remote(how))
 
 
-def rows() -> None:
+def hang() -> None:
+    ref = work.remote("hang")
+    while not is_hang_explained():
+        ray.wait([ref], timeout=0.1)
+    caught("hang", ref, timeout=0.1)
+    ray.cancel(ref, force=True)
+
+
+def rows(name: str, how: str) -> None:
     import ray.data
 
     def check(row):
         if row["id"] == 11:
-            die("SIGSEGV")
+            die(how)
         return row
 
     try:
         ray.data.range(20, override_num_blocks=2).map(check, max_retries=0).materialize()
     except Exception as error:  # noqa: BLE001  # whatever it is, it is printed
         notes = getattr(error, "__notes__", [])
-        print(json.dumps({"name": "rows", "types": [], "message": str(error), "notes": notes}), flush=True)
+        print(json.dumps({"name": name, "types": [], "message": str(error), "notes": notes}), flush=True)
 
 
 if __name__ == "__main__":

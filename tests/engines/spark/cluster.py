@@ -181,14 +181,14 @@ class Cluster:
             time.sleep(0.05)
 
     def run(
-        self, job: Path, *words: str, timeout: float = 180, **environment: str
+        self, job: Path, *words: str, timeout: float = 900, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """A driver of its own, in a session of its own: its JVM must not outlive it."""
         command = [sys.executable, str(job), *words]
         return self.call(command, timeout=timeout, **environment)
 
     def call(
-        self, command: list[str], *, timeout: float = 180, **environment: str
+        self, command: list[str], *, timeout: float = 900, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         known = self.environment(**{"MASTER": self.url, "LW_TEST_PLACE": str(self.place), **environment})
         with subprocess.Popen(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(240)]
+from lastwords.evidence.gathered import Gathered
+from lastwords.evidence.places import open_place
+
+pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 JOB = Path(__file__).parent / "jobs" / "unchanged.py"
 LASTWORDS = str(Path(sys.executable).with_name("lastwords"))
@@ -22,8 +26,12 @@ def submit(cluster) -> str:
     return str(Path(cluster.environment()["SPARK_HOME"], "bin", "spark-submit"))
 
 
-def test_deaths_hidden_by_retries_are_told_with_their_host(cluster):
-    run = cluster.call([LASTWORDS, "run", "--", submit(cluster), str(JOB), "2"], LW_TEST_HOST="driver")
+def test_deaths_hidden_by_retries_are_told_with_their_host(cluster, tmp_path):
+    """And collected: the executors send theirs to the place that the driver was told."""
+    run = cluster.call(
+        [LASTWORDS, "run", "--collect", str(tmp_path), "--", submit(cluster), str(JOB), "2"],
+        LW_TEST_HOST="driver",
+    )
     assert run.returncode == 0, run.stderr
     assert "rows [1, 2]" in run.stdout
     # spark-submit puts both streams of a Python driver into its own output.
@@ -32,6 +40,9 @@ def test_deaths_hidden_by_retries_are_told_with_their_host(cluster):
     assert "127.0.0.2" not in told[0]
     assert "was killed by SIGKILL (external-kill)" in told[1]
     assert "row 0 of stage 0, partition" in told[2]
+    while not (collected := Gathered(open_place(str(tmp_path))).all()):
+        time.sleep(0.1)  # a sender goes on when its executor has ended
+    assert all(one.process and "Spark stage 0, partition" in (one.process.role or "") for one in collected)
 
 
 def test_a_local_master_needs_nothing_either(cluster):

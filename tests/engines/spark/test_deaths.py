@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 JOB = Path(__file__).parent / "jobs" / "matrix.py"
 

@@ -13,7 +13,7 @@ import pytest
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.slow,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(1000),
     pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user for a CPU without fma"),
     pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="needs faiss-cpu 1.9.0"),
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 JOB = Path(__file__).parent / "jobs" / "quarantine.py"
 BAD = (37, 38, 180)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from lastwords.engines.spark import settings
@@ -107,3 +109,39 @@ def test_deaths_on_many_hosts_are_counted():
     deaths = [Death(host, "0", "was killed by SIGKILL", cause="out-of-memory") for host in "aab"]
     assert next(words(deaths)) == "3 Python workers died in this Spark job: 2 on host a, 1 on host b"
     assert list(words([])) == []
+
+
+CONNECT = {"spark.master": "local[2]", "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin"}
+
+
+def test_spark_connect_gets_a_daemon_that_its_workers_find(monkeypatch):
+    """They are sent no files and given no variables: one that they do not find would end them all."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    found = added(CONNECT)
+    assert found[settings.DAEMON] == settings.INSTALLED
+    assert settings.PYTHON_PATH not in found and settings.FILES not in found
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"spark.pyspark.python": "/usr/bin/python3"}, {"spark.master": "spark://here:7077"}],
+    ids=["another interpreter", "a cluster"],
+)
+def test_spark_connect_elsewhere_is_left_alone(monkeypatch, more):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    with pytest.raises(Declined, match=r"set spark\.python\.daemon\.module to lastwords\.spark_daemon"):
+        added({**CONNECT, **more})
+    chosen = {settings.DAEMON: settings.INSTALLED}
+    assert settings.DAEMON not in added({**CONNECT, **more, **chosen}), "the user says that it is there"
+
+
+def test_sessions_with_files_of_their_own_are_like_spark_connect():
+    with pytest.raises(Declined):
+        added({**CLUSTER, settings.ISOLATED: "true"})
+
+
+def test_deaths_of_executors_are_collected_where_the_drivers_are():
+    assert settings.COLLECT not in added(CLUSTER)
+    wishes = Wishes(collect="s3://bucket/deaths")
+    assert added(CLUSTER, wishes)[settings.COLLECT] == "s3://bucket/deaths"
+    assert settings.COLLECT not in added({**CLUSTER, settings.COLLECT: "/mine"}, wishes)

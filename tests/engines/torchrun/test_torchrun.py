@@ -15,7 +15,7 @@ import pytest
 from tests.engines.victims import deaths
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(700)]
 
 HERE = Path(__file__).parent
 PYTHON = Path(sys.executable)
@@ -40,7 +40,7 @@ def torchrun(
         cwd=deaths.ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
 
@@ -54,9 +54,7 @@ def parts(stderr: str) -> tuple[str, str]:
 
 
 EXPECTED = {
-    "SIGILL": ("died of SIGILL", "isa-mismatch", "This CPU cannot run"),
-    "SIGKILL": ("was killed by SIGKILL", "external-kill", "What to do"),
-    "exit 3": ("ended with exit code 3", "worker-exit", "os._exit()"),
+    **{how: deaths.ENDINGS[how] for how in ("SIGILL", "SIGKILL", "exit 3")},
     "exception": ("died of ValueError", "python-exception", "a value that nobody expected"),
 }
 
@@ -85,9 +83,9 @@ def test_each_attempt_is_explained_though_torchrun_starts_again(tmp_path):
     before, _, _ = done.stderr.partition("FAILED\n")
     _, *hidden = before.split("torchrun starts the ranks again; why rank 0 failed:")
     for attempt, (how, said) in enumerate(zip(hows, [*hidden, root], strict=True)):
-        headline, cause, proof = EXPECTED[how]
+        headline, *proofs = EXPECTED[how]
         assert f"{headline} on batch 3" in said, said
-        assert cause in said and proof in said
+        assert all(proof in " ".join(said.split()) for proof in proofs), said
         assert f"on {os.uname().nodename}" in said
         assert (f"attempt {attempt + 1}" in said) == (attempt > 0)
 
@@ -141,7 +139,7 @@ def test_what_a_rank_wrote_itself_stays(tmp_path):
         [PYTHON.with_name("lastwords"), "run", "--quiet", "--", PYTHON.with_name("torchrun"), f"--log-dir={logs}",
          "--nproc-per-node=1", f"--master-port={free_port()}", HERE / "recorded.py"],
         env={**os.environ, "LASTWORDS_HOME": str(tmp_path / "home")},
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     root, _ = parts(done.stderr)
     (file,) = logs.rglob("error.json")
@@ -158,7 +156,7 @@ def test_a_rank_without_lastwords_gets_a_hint(tmp_path):
          "--nproc-per-node=1", f"--master-port={free_port()}",
          "env", "-u", "LASTWORDS", PYTHON, "-c", "import os; os.kill(os.getpid(), 11)"],
         env={**os.environ, "LASTWORDS_HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     root, _ = parts(done.stderr)
     assert "rank 0" in root and "died of SIGSEGV" in root
@@ -169,7 +167,7 @@ def test_spawn_carries_the_explanation_in_a_note(tmp_path):
     done = subprocess.run(
         [PYTHON.with_name("lastwords"), "run", "--quiet", "--", PYTHON, HERE / "spawned.py"],
         env={**os.environ, "LASTWORDS_HOME": str(tmp_path), "PYTHONPATH": str(deaths.ROOT)},
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     said = json.loads(done.stdout.splitlines()[-1])
     assert (

@@ -17,7 +17,8 @@ def main(hows: list[str], *, is_alone: bool) -> None:
     how = hows[int(os.environ["TORCHELASTIC_RESTART_COUNT"])]
     is_victim = int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1
     if not is_alone:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=2))
+        # A rank may start much later than the other on a busy machine; only who is to be waited for in vain has a limit.
+        dist.init_process_group("gloo", timeout=timedelta(seconds=10 if how == "hang" else 300))
     for number, _ in enumerate(DataLoader(range(64), batch_size=8)):
         if is_victim and number == 3:
             die(how)

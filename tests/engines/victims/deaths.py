@@ -19,6 +19,21 @@ GROUP = Path("/sys/fs/cgroup/memory/lastwords-test")
 ROOM = 64 << 20
 """Bytes that the group has room for beside what the victim holds already."""
 
+ENDINGS = {
+    "SIGSEGV": ("died of SIGSEGV", "null-pointer", "sum_values"),
+    "SIGILL": ("died of SIGILL", "isa-mismatch", "This CPU cannot run"),
+    "SIGKILL": ("was killed by SIGKILL", "external-kill", "no recorded process of the job sent it"),
+    "out of memory": (
+        "was killed by SIGKILL",
+        "out-of-memory 9",
+        "oom-kill",
+        "The kernel killed it: the memory of",
+    ),
+    "exit 0": ("ended with exit code 0", "worker-exit", "no signal"),
+    "exit 3": ("ended with exit code 3", "worker-exit", "no signal"),
+}
+"""What must be said of those that end their process, wherever they do: the ending, the cause, its proofs."""
+
 
 def die(how: str) -> None:
     {
@@ -80,6 +95,12 @@ def missing(how: str) -> str | None:
 
         return keeper.missing({"SIGSEGV": "null-dereference", "SIGILL": "illegal-instruction"}[how])
     return None
+
+
+def is_hang_explained() -> bool:
+    """For a job under `lastwords run`: it has been seen that somebody hangs, and kept."""
+    kept = Path(os.environ["LASTWORDS_HOME"]).glob("deaths/*/evidence.json")
+    return any(b'"hang":{' in file.read_bytes() for file in kept)
 
 
 def tidy() -> None:

@@ -9,6 +9,7 @@ import atexit
 import functools
 import inspect
 import os
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -80,10 +81,13 @@ def _merged(context: Any, conf_class: Any, given: Any) -> Any:
 
 def _wishes_here() -> Wishes:
     """Those of `configure`, else those of the environment."""
+    place = os.environ.get("LASTWORDS_COLLECT")
+    # An executor works in a directory of its own: there a relative path is another one.
+    collect = os.path.abspath(place) if place and "://" not in place else place
     if _wishes != Wishes():
-        return _wishes
+        return replace(_wishes, collect=collect)
     after = os.environ.get("LASTWORDS_SPARK_HANG_AFTER")
-    return Wishes(float(after) if after else None, bool(os.environ.get("LASTWORDS_SPARK_KILL_HUNG")))
+    return Wishes(float(after) if after else None, bool(os.environ.get("LASTWORDS_SPARK_KILL_HUNG")), collect)
 
 
 def _version() -> str:

@@ -1,7 +1,7 @@
 """How far confidences can be believed: every case with a known cause, by how sure we were and how often right.
 
 Reads the evidence of tests/cases, the texts of tests/corpus and, where it lies beside the checkout, the public logs;
-each text also in noisy copies. Writes docs/calibration.md; `--check` says whether it is stale and exits 1. It fits one
+each text also in noisy copies. Writes docs/calibration.md; `--check` says whether it is stale and exits 1. It reckons one
 number, the factor by which log-odds would have to be stretched to be right on average: near 1, the weights are sound.
 """
 
@@ -129,6 +129,13 @@ listed ones, and our own open texts name more than one: the low rows are about t
 
 Stretching all log-odds by {stretch(every):.2f} would fit these cases best: above 1, lastwords is more careful than it
 would have to be on texts like these. The weights are not stretched: the texts of users are less clean than ours.
+
+## Where the weights come from
+
+`python tools/fit_weights.py --apply` writes them into the files of the causes. It begins with what was stated by hand
+(tools/stated_weights.json), is drawn back to that, and takes a change only if it is better on cases that were left out
+(five folds) and makes no case worse: no right first cause wrong, no honest answer dishonest, and no claim from a signal
+or an exit code alone. Why so: [ADR 9](adr/0009-weights-are-fitted-near-what-was-stated.md).
 """
 
 

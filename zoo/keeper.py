@@ -22,6 +22,7 @@ LASTWORDS = (sys.executable, "-m", "lastwords")
 TIME_LIMIT = 120
 PROGRAMS = {"qemu-x86_64": "apt-get install qemu-user"}
 MODULES = ("faiss", "torch")
+LIBIOMP5 = Path(sys.prefix) / "lib" / "libiomp5.so"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ def _lack(need: str) -> str | None:
         return "Python 3.11 or older: later ones count recursion in C, whatever the limit is"
     if need in PROGRAMS and shutil.which(need) is None:
         return f"{need} ({PROGRAMS[need]})"
+    if need == "libiomp5" and not LIBIOMP5.exists():
+        return "Intel's OpenMP (pip install intel-openmp)"
     if need in MODULES and importlib.util.find_spec(need) is None:
         return f"the module {need}"
     return None

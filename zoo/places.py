@@ -23,6 +23,8 @@ from pathlib import Path
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 SMALL_MEMORY = 1536 << 20
 """torch alone takes half a gigabyte in each process."""
+LITTLE_MEMORY = 256 << 20
+"""Enough for jobs without torch, and soon full."""
 SMALL_SPACE = "size=8m"
 FEW_TASKS = 64
 FEW_FILES = 256
@@ -106,6 +108,10 @@ def small_memory() -> contextlib.AbstractContextManager[None]:
     return _group(GROUPS["small-memory"], {"memory.limit_in_bytes": SMALL_MEMORY})
 
 
+def little_memory() -> contextlib.AbstractContextManager[None]:
+    return _group(GROUPS["little-memory"], {"memory.limit_in_bytes": LITTLE_MEMORY})
+
+
 def few_tasks() -> contextlib.AbstractContextManager[None]:
     return _group(GROUPS["few-tasks"], {"pids.max": FEW_TASKS})
 
@@ -140,12 +146,17 @@ PLACES: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "small-shared-memory": small_shared_memory,
     "small-disk": small_disk,
     "small-memory": small_memory,
+    "little-memory": little_memory,
     "few-tasks": few_tasks,
     "few-files": few_files,
     "forbidden-call": lambda: _forbidden(SECCOMP_KILL),
     "forbidden-call-with-trap": lambda: _forbidden(SECCOMP_TRAP),
 }
-GROUPS = {"small-memory": Path("/sys/fs/cgroup/memory"), "few-tasks": Path("/sys/fs/cgroup/pids")}
+GROUPS = {
+    "small-memory": Path("/sys/fs/cgroup/memory"),
+    "little-memory": Path("/sys/fs/cgroup/memory"),
+    "few-tasks": Path("/sys/fs/cgroup/pids"),
+}
 NEEDS_ROOT = {"small-shared-memory", "small-disk", *GROUPS}
 
 

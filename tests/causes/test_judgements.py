@@ -283,3 +283,25 @@ class TestExceptionsThatCannotComeBack:
         diagnosis = diagnosis_of("unpicklable-exception")
         assert diagnosis.best is not None and diagnosis.best.facts["what"] == "death.BadShard"
         assert verdict(diagnosis.evidence, "python-exception").confidence < CLAIMED
+
+
+class TestTwoRuntimes:
+    """Of OpenMP, in one process: common, and mostly borne well."""
+
+    def test_the_runtime_that_gave_up_is_the_proof(self):
+        best = diagnosis_of("two-openmp-runtimes").best
+        assert best is not None
+        assert best.id == "library-conflict"
+        assert "libiomp5" in str(best.facts["runtimes"])
+
+    def test_another_library_that_gives_up_beside_them_is_another_matter(self):
+        copies = evidence_of("two-openmp-runtimes").copies
+        diagnosis = diagnose(replace(evidence_of("abort"), copies=copies))
+        assert diagnosis.best is not None
+        assert diagnosis.best.id == "native-abort"
+        assert "library-conflict" not in {one.id for one in diagnosis.causes}
+
+    def test_one_runtime_that_gives_up_alone_has_its_own_reason(self):
+        diagnosis = diagnose(replace(evidence_of("two-openmp-runtimes"), copies=()))
+        assert diagnosis.best is not None
+        assert diagnosis.best.id == "native-abort"

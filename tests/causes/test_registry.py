@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -80,6 +82,16 @@ def kept(which: str) -> list[tuple[Cause, str]]:
     """Animals whose evidence is kept in tests/cases; tests/zoo lets all of them die for real."""
     pairs = [(cause, name) for cause in all_causes() for name in getattr(cause, which)]
     return [(cause, name) for cause, name in pairs if name in names()]
+
+
+def expected(name: str) -> dict[str, Any]:
+    file = ROOT / "zoo" / name / "expect.json"
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def short(value: Cause | str) -> str:
+    """The whole cause as an id has addresses in it, which differ from process to process."""
+    return value.id if isinstance(value, Cause) else value
 
 
 def test_the_causes_of_this_release_are_collected():
@@ -179,9 +191,14 @@ def test_it_does_not_claim_texts_that_look_alike(cause: Cause):
             assert best.id != cause.id, log
 
 
-@pytest.mark.parametrize(("cause", "name"), kept("zoo"), ids=str)
+@pytest.mark.parametrize(("cause", "name"), kept("zoo"), ids=short)
 def test_it_explains_its_animals(cause: Cause, name: str):
-    best = diagnosis_of(name).best
+    """As the first cause; where the animal has two that are true, as one of the listed ones."""
+    diagnosis = diagnosis_of(name)
+    if cause.id in expected(name).get("also", ()):
+        assert cause.id in {one.id for one in diagnosis.causes}
+        return
+    best = diagnosis.best
     assert best is not None
     assert best.id == cause.id
     assert best.confidence >= CLAIMED
@@ -190,7 +207,7 @@ def test_it_explains_its_animals(cause: Cause, name: str):
     assert best.sentence.endswith((".", "!")) or cause.id == "python-exception"
 
 
-@pytest.mark.parametrize(("cause", "name"), kept("near_misses"), ids=str)
+@pytest.mark.parametrize(("cause", "name"), kept("near_misses"), ids=short)
 def test_it_does_not_claim_its_near_misses(cause: Cause, name: str):
     verdict = next(one for one in diagnosis_of(name).verdicts if one.id == cause.id)
     assert verdict.confidence < CLAIMED

@@ -26,6 +26,8 @@ TOP = {
     "signature",
     "hang",
     "machine",
+    "growth",
+    "parent_end",
 }
 DEATH = {
     "id",

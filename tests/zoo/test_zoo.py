@@ -17,7 +17,8 @@ HEAVY = ("torch", "faiss")
 def marks(death: str, job: str) -> list[pytest.MarkDecorator]:
     wants_much = set(HEAVY) & set(keeper.expected(death).get("needs", ()))
     heavy = [pytest.mark.heavy] if job == "dataloader" or wants_much else []
-    return [*heavy, pytest.mark.slow] if "through" in keeper.expected(death) else heavy
+    takes_long = "through" in keeper.expected(death) or keeper.expected(death).get("place") == "little-memory"
+    return [*heavy, pytest.mark.slow] if takes_long else heavy
 
 
 CASES = [
@@ -42,8 +43,9 @@ def test_an_animal_is_explained(death: str, job: str, tmp_path: Path):
     assert first["id"] == expected["cause"], first
     assert first["confidence"] > 0.5
     assert first["fix"]
-    assert [one["id"] for one in told["causes"][1:] if one["confidence"] >= 0.5] == []
-    assert {one["id"] for one in told["causes"]} >= set(expected.get("also", ()))
+    also = set(expected.get("also", ()))
+    assert {one["id"] for one in told["causes"][1:] if one["confidence"] >= 0.5} <= also
+    assert {one["id"] for one in told["causes"]} >= also
     assert told["death"]["signal"] == expected.get("signal")
     for name, value in expected["facts"].items():
         assert one_of(first["facts"][name], value), (name, first["facts"])
@@ -70,7 +72,7 @@ def check_place(told: dict[str, Any], python: str, job: str, panel: str) -> None
     functions = {frame["function"] for frame in frames}
     is_lost = python == "lost" or told["death"]["signal"] == "SIGKILL" or told["death"]["exit_code"]
     assert functions & ({"die", "work", "__getitem__", python} if is_lost else {python}) or (
-        job == "plain" and is_lost
+        job in ("plain", "own") and is_lost
     )
     if job in ("plain", "own"):
         return

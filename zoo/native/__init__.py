@@ -33,19 +33,26 @@ def _source(name: str) -> Path:
 def build(name: str = "zoonative") -> Path:
     """Compiles it for this interpreter; once, as long as the source does not change."""
     source = _source(name)
-    directory = HERE.parents[1] / "target" / "zoo" / sys.implementation.cache_tag
-    library = directory / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    library = directory() / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
     if library.exists() and library.stat().st_mtime >= source.stat().st_mtime:
         return library
-    directory.mkdir(parents=True, exist_ok=True)
-    # Into a name of our own and then renamed: tests that run side by side never load half a library.
-    unfinished = library.with_suffix(f".{os.getpid()}")
+    made = unfinished(library)
     include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run(
-        [COMPILERS[source.suffix], *FLAGS, include, str(source), "-o", str(unfinished)], check=True
-    )
-    unfinished.rename(library)
+    subprocess.run([COMPILERS[source.suffix], *FLAGS, include, str(source), "-o", str(made)], check=True)
+    made.rename(library)
     return library
+
+
+def directory() -> Path:
+    """Of what is built for this interpreter."""
+    place = HERE.parents[1] / "target" / "zoo" / sys.implementation.cache_tag
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def unfinished(library: Path) -> Path:
+    """A name of our own, to be renamed in the end: tests that run side by side never load half a library."""
+    return library.with_suffix(f".{os.getpid()}")
 
 
 def load(name: str = "zoonative") -> ModuleType:

@@ -121,6 +121,15 @@ static PyObject *native_abort(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+STEP static void release_record(volatile long references) {
+    if (references < 0) Py_FatalError("the reference count of a record is negative");
+}
+
+static PyObject *fatal_record(PyObject *self, PyObject *args) {
+    release_record(-1);
+    Py_RETURN_NONE;
+}
+
 STEP static void check_rows(volatile long rows) { assert(rows > 0); }
 
 static PyObject *failed_assertion(PyObject *self, PyObject *args) {
@@ -206,6 +215,7 @@ static PyMethodDef methods[] = {
     {"deep_tree", deep_tree, METH_NOARGS, "Needs two megabytes of stack."},
     {"misaligned_vector", misaligned_vector, METH_NOARGS, "Loads a vector from an address that is not aligned."},
     {"native_abort", native_abort, METH_NOARGS, "Gives up, as an assertion does."},
+    {"fatal_record", fatal_record, METH_NOARGS, "Tells Python that its state is beyond repair."},
     {"stack_overflow", stack_overflow, METH_NOARGS, "Recurses in C until the stack ends."},
     {"stack_overflow_on_c_thread", stack_overflow_on_c_thread, METH_NOARGS, "The same on a thread of its own."},
     {"crash_on_many_threads", crash_on_many_threads, METH_NOARGS, "Sixteen threads follow a null pointer."},

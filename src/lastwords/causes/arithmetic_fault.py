@@ -141,7 +141,7 @@ CAUSE = Cause(
     needs=("fault", "instruction"),
     prior=-3.0,
     weights={
-        SIGNAL_FITS: 4.0,
+        SIGNAL_FITS: 4.3,
         "integer": 1.5,
         "division": 1.5,
         "floating": 0.5,

@@ -60,9 +60,9 @@ CAUSE = Cause(
     needs=("mentions",),
     prior=-3.0,
     weights={
-        "timeout_said": 5.8,
-        "peer_gone": 1.8,
-        "nothing_said": -4.0,
+        "timeout_said": 6.2,
+        "peer_gone": 1.6,
+        "nothing_said": -3.5,
     },
     judge=judge,
     sentence=sentence,

@@ -46,7 +46,7 @@ CAUSE = Cause(
     needs=("mentions",),
     prior=-3.0,
     weights={
-        "said_so": 6.0,
+        "said_so": 6.2,
         "nothing_said": -4.0,
     },
     judge=judge,

@@ -89,14 +89,14 @@ CAUSE = Cause(
     needs=("mentions", "other_threads", "native_stack"),
     prior=-3.0,
     weights={
-        "said_so": 4.6,
-        "two_inside": 2.7,
+        "said_so": 5.0,
+        "two_inside": 2.5,
         "nothing_said": -4.0,
     },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:data-race",),
+    zoo=("changed-during-iteration", "thread-race", "text:data-race"),
     near_misses=("text:shared-state", "text:python-exception"),
 )

@@ -59,9 +59,9 @@ CAUSE = Cause(
     needs=("mentions", "exception"),
     prior=-3.0,
     weights={
-        "said_so": 5.6,
-        "no_space_on_disk": 5.0,
-        "no_space": 3.6,
+        "said_so": 5.9,
+        "no_space_on_disk": 5.3,
+        "no_space": 4.1,
         "shared_memory": -5.0,
         "nothing_said": -4.0,
     },

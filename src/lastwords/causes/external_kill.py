@@ -32,7 +32,11 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("crashed_before", f"its own code had met {evidence.fault.signal} before")
     if signals.family_of(signal) == "kill":
         yield Reason("killed", f"it was ended by {signal}, which is sent, never caused by a fault")
-    if sender is not None:
+    if sender is not None and sender.is_for_memory:
+        yield Reason(
+            "for_its_memory", f"{_who(evidence, sender)} for its memory, which is a cause of its own"
+        )
+    elif sender is not None:
         yield Reason("sender_known", _who(evidence, sender))
     elif evidence.sent_signals is not None:
         yield Reason("not_from_the_job", "no recorded process of the job sent it")
@@ -168,6 +172,7 @@ CAUSE = Cause(
         "not_the_oom_killer": 1.6,
         "memory_unknown": -0.4,
         "parent_died_first": -2.5,
+        "for_its_memory": -2.5,
         "oom_kill_counted": -5.0,
         "crashed_before": -4.0,
         "no_kill": -8.0,
@@ -176,7 +181,7 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("killed-from-outside", "text:external-kill"),
+    zoo=("killed-from-outside", "terminated-from-outside", "text:external-kill"),
     near_misses=("exit-in-the-middle", "null-dereference"),
     fallback=1,
 )

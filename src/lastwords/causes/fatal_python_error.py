@@ -2,8 +2,9 @@
 
 `Fatal Python error: …` is what the interpreter says when it finds its own state beyond repair, before it calls
 abort(). Nearly always an extension brought it there: it called Python without holding the GIL, destroyed a
-reference count, or used an interpreter that was already shut down. The sentence behind the colon is what to go by;
-it is on the process's standard error, and lastwords names the function that raised it.
+reference count, or used an interpreter that was already shut down. The sentence behind the colon is what to go by.
+It is on the process's standard error; where the function that gave up passed a constant, which it nearly always does,
+lastwords reads it from that function's code, and it names the function.
 
 Python's faulthandler uses the same words for signals (`Fatal Python error: Segmentation fault`); that is not
 this cause.
@@ -38,9 +39,12 @@ def is_fatal(evidence: Evidence) -> bool:
 
 
 def message_of(evidence: Evidence) -> str | None:
+    """As it stands in a log; else as the function that gave up passed it on."""
     words = words_of(evidence)
     match = _WORDS.search(words) if words else None
-    return match[1] if match else None
+    if match:
+        return match[1]
+    return evidence.fault.fatal_text if evidence.fault else None
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
@@ -48,9 +52,10 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     if words is not None:
         yield Reason("its_words", f"it said: {words}")
     if frame is not None:
-        yield Reason(
-            "gave_up", f"{frame} is where Python ends itself; {raiser(evidence) or 'something'} called it"
-        )
+        text = evidence.fault.fatal_text if evidence.fault else None
+        said_what = f", with the words: {text}" if text else ""
+        who = raiser(evidence) or "something"
+        yield Reason("gave_up", f"{frame} is where Python ends itself; {who} called it{said_what}")
     yield from not_its_signal(evidence, words, "SIGABRT")
     if heap_corruption.found_by(evidence) or (words and heap_corruption.words_of(evidence)):
         yield Reason("damaged_block", "it was Python's allocator that found a damaged block")
@@ -126,10 +131,10 @@ CAUSE = Cause(
     needs=("fault", "native_stack"),
     prior=-3.0,
     weights={
-        "its_words": 5.5,
+        "its_words": 5.8,
         "gave_up": 5.5,
         "damaged_block": -5.5,
-        "stack_was_full": -5.0,
+        "stack_was_full": -5.3,
         "other_ending": -1.5,
         "other_signal": -8.0,
     },
@@ -137,6 +142,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("fatal-python-error", "gil-not-held"),
+    zoo=("fatal-python-error", "fatal-error-of-extension", "gil-not-held"),
     near_misses=("abort", "null-dereference", "failed-assertion"),
 )

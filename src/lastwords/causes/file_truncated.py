@@ -89,8 +89,8 @@ CAUSE = Cause(
     needs=("fault", "mentions"),
     prior=-3.0,
     weights={
-        "said_so": 5.0,
-        "bus_error": 1.3,
+        "said_so": 5.6,
+        "bus_error": 1.1,
         "in_mapped_file": 4.0,
         "behind_the_end": 2.5,
         "inside_the_file": -2.5,

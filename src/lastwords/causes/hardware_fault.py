@@ -110,10 +110,10 @@ CAUSE = Cause(
     needs=("mentions", "status", "fault", "memory_test"),
     prior=-3.0,
     weights={
-        "reported": 5.6,
+        "reported": 6.1,
         "hinted": 2.0,
-        "could_be": 0.4,
-        "one_bit_away": 2.4,
+        "could_be": 0.2,
+        "one_bit_away": 2.2,
         "memory_failed": 6.0,
         "memory_held": -0.6,
         "nothing_said": -4.0,
@@ -122,6 +122,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:hardware-fault",),
+    zoo=("bit-flip", "text:hardware-fault"),
     near_misses=("text:cuda-illegal-access", "wild-pointer"),
 )

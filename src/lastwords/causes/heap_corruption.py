@@ -130,7 +130,7 @@ CAUSE = Cause(
     needs=("fault", "native_stack"),
     prior=-3.0,
     weights={
-        "its_words": 6.0,
+        "its_words": 6.4,
         "check_failed": 5.5,
         "in_allocator": 4.2,
         "in_collector": 3.2,

@@ -25,8 +25,10 @@ def _watched(evidence: Evidence) -> Iterator[Reason]:
     found = evidence.hang
     if found is not None and found.state == "D" and found.wait_channel not in FROZEN:
         channel = f" ({found.wait_channel})" if found.wait_channel else ""
+        what = f"; it waits for {found.blocked_on}" if found.blocked_on else ""
         yield Reason(
-            "sleeps_in_kernel", f"it sleeps where no signal reaches it, as one waits for a disk{channel}"
+            "sleeps_in_kernel",
+            f"it sleeps where no signal reaches it, as one waits for a disk{channel}{what}",
         )
 
 
@@ -40,6 +42,7 @@ def facts(evidence: Evidence) -> Facts:
         "command": field(evidence, ("io-stall",), "command"),
         "blocked_in": hang.blocked_in if hang else None,
         "wait_channel": hang.wait_channel if hang else None,
+        "blocked_on": hang.blocked_on if hang else None,
     }
 
 
@@ -62,7 +65,7 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "sleeps_in_kernel": 4.6,
-        "stall_said": 4.4,
+        "stall_said": 4.6,
         "nothing_said": -4.0,
     },
     judge=judge,

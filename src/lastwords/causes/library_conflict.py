@@ -4,7 +4,8 @@ Two OpenMP runtimes, two copies of libstdc++ or protobuf, an extension built for
 installed: each is well alone, and the order of imports decides who suffers. Some say so ("module compiled against ABI
 version", "OMP: Error #15", an undefined symbol); others crash in innocent code much later.
 
-A crash alone does not prove it. One that goes away when the imports change places does.
+A crash alone does not prove it. One that goes away when the imports change places does. So does an OpenMP runtime that
+calls abort() while a second one is loaded: Intel's and LLVM's do that when they find each other.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import bare, field, nothing_said, reason, said
-from lastwords.evidence.model import Evidence
+from lastwords.causes.words import file_name, signal_of
+from lastwords.evidence.frames import blamed
+from lastwords.evidence.model import Copies, Evidence
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [
+        *two_runtimes(evidence),
         *reason(evidence, "said_so", "abi-conflict"),
         *reason(evidence, "symbol_undefined", "symbol-undefined"),
     ]
@@ -32,7 +36,24 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     yield from nothing_said(reasons)
 
 
+def two_runtimes(evidence: Evidence) -> Iterator[Reason]:
+    """Two copies alone are common, and mostly bear each other: torch and scikit-learn bring an OpenMP each."""
+    openmp = _openmp(evidence)
+    if openmp is None or signal_of(evidence) != "SIGABRT":
+        return
+    names = " and ".join(dict.fromkeys(file_name(path) for path in openmp.paths))
+    frame = blamed(evidence)
+    if frame is not None and frame.library in openmp.paths:
+        yield Reason("runtime_gave_up", f"{file_name(frame.library)} called abort(), and {names} are loaded")
+
+
+def _openmp(evidence: Evidence) -> Copies | None:
+    return next((one for one in evidence.copies or () if one.name == "OpenMP"), None)
+
+
 def sentence(evidence: Evidence) -> str:
+    if any(two_runtimes(evidence)):
+        return "Two OpenMP runtimes were loaded into one process, and one of them refused to go on."
     symbol = field(evidence, ("symbol-undefined",), "symbol")
     return (
         f"A library wants {symbol}, which the one it was loaded with does not have."
@@ -42,7 +63,11 @@ def sentence(evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    return {"symbol": field(evidence, ("symbol-undefined",), "symbol")}
+    openmp = _openmp(evidence)
+    return {
+        "symbol": field(evidence, ("symbol-undefined",), "symbol"),
+        "runtimes": " ".join(openmp.paths) if openmp else None,
+    }
 
 
 def remedy(evidence: Evidence) -> Iterator[Step]:
@@ -52,7 +77,7 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
             text="an extension was built for another NumPy; until it has a new wheel:",
             command="python -m pip install 'numpy<2'",
         )
-    if "omp" in text or "mkl" in text:
+    if "omp" in text or "mkl" in text or any(two_runtimes(evidence)):
         yield Step(
             text="have one OpenMP: take all packages from one source (all conda, or all pip), and find the copies:",
             command="find $(python -c 'import site; print(site.getsitepackages()[0])') -name 'lib*omp*'",
@@ -70,13 +95,14 @@ CAUSE = Cause(
     id="library-conflict",
     title="Libraries in one process clash",
     doc=__doc__,
-    needs=("mentions", "status"),
+    needs=("mentions", "status", "copies"),
     prior=-3.0,
     weights={
-        "said_so": 5.6,
-        "symbol_undefined": 3.8,
-        "segfault": 0.6,
-        "while_importing": 0.8,
+        "said_so": 6.1,
+        "runtime_gave_up": 5.0,
+        "symbol_undefined": 4.3,
+        "segfault": 0.4,
+        "while_importing": 0.7,
         "system_too_old": -2.0,
         "nothing_said": -4.0,
     },
@@ -84,6 +110,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:library-conflict",),
+    zoo=("two-openmp-runtimes", "undefined-symbol", "text:library-conflict"),
     near_misses=("text:missing-dependency", "text:version-mismatch"),
 )

@@ -13,12 +13,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lastwords.causes import fatal_python_error, heap_corruption, stack_overflow, stack_smashing
+from lastwords.causes import (
+    fatal_python_error,
+    heap_corruption,
+    library_conflict,
+    stack_overflow,
+    stack_smashing,
+)
 from lastwords.causes.cause import SIGNAL_FITS, Cause, Facts, Reason, Step
 from lastwords.causes.said import not_its_signal, passes_through, said
 from lastwords.causes.words import native_steps, place, place_facts, place_first, signal_of, source_line
 from lastwords.evidence.frames import blamed
 from lastwords.evidence.model import Evidence
+from lastwords.evidence.quantities import size
 
 _ASSERTION = re.compile(r"Assertion [`'\"]?.{1,400}?['\"]? failed|\bassertion failed\b", re.IGNORECASE)
 _EXPRESSION = re.compile(r"Assertion [`'\"](.{1,400}?)['\"] failed", re.IGNORECASE)
@@ -82,6 +89,8 @@ def _judge_others(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("python_gave_up", "it was Python that gave up")
     if stack_overflow.words_of(evidence):
         yield Reason("stack_was_full", "the stack was full")
+    if any(library_conflict.two_runtimes(evidence)):
+        yield Reason("runtimes_clash", "it was an OpenMP runtime that found another one")
 
 
 def exception_of(evidence: Evidence) -> str | None:
@@ -134,7 +143,7 @@ def sentence(evidence: Evidence) -> str:
             expression = _EXPRESSION.search(message or "")
             return f"An assertion failed in {place(evidence)}{f': {expression[1]}' if expression else ''}."
         case "bad-alloc":
-            return f"{where} asked for memory that could not be had, and nothing caught {thrown}."
+            return f"{where} asked for {_asked(evidence)} that could not be had, and nothing caught {thrown}."
         case "cpp-exception":
             return f"{where} threw {thrown or 'a C++ exception'}, and nothing caught it{_what(evidence)}."
         case "pure-virtual-call":
@@ -146,9 +155,15 @@ def sentence(evidence: Evidence) -> str:
     return f"{where} gave up: it called abort()."
 
 
+def _asked(evidence: Evidence) -> str:
+    asked = evidence.fault.asked_of_new if evidence.fault else None
+    return f"{size(asked)} ({asked} bytes) of memory" if asked is not None else "memory"
+
+
 def facts(evidence: Evidence) -> Facts:
     return {
         "kind": kind_of(evidence),
+        "asked_for": evidence.fault.asked_of_new if evidence.fault else None,
         "message": message_of(evidence),
         "exception": exception_of(evidence),
         **place_facts(evidence),
@@ -169,9 +184,15 @@ def _by_kind(evidence: Evidence, kind: str, where: str) -> Iterator[Step]:
     if kind == "assert":
         yield Step(text="read the expression that had to be true: what was passed in made it false")
     elif kind == "bad-alloc":
-        yield Step(
-            text=f"print the sizes that {where} computes: mostly a length from the data is absurd or negative"
-        )
+        asked = evidence.fault.asked_of_new if evidence.fault else None
+        if asked is None:
+            yield Step(
+                text=f"print the sizes that {where} computes: mostly a length from the data is absurd or negative"
+            )
+        else:
+            yield Step(
+                text=f"see where {where} takes {asked} bytes from: mostly a length from the data is absurd or negative"
+            )
         yield Step(text="if the size is real, compare it with the limits:", command="ulimit -v; free -h")
     elif kind == "cpp-exception":
         yield Step(
@@ -195,9 +216,9 @@ CAUSE = Cause(
     needs=("fault", "native_stack"),
     prior=-3.0,
     weights={
-        SIGNAL_FITS: 2.6,
-        "by_itself": 2.2,
-        "its_words": 3.2,
+        SIGNAL_FITS: 1.7,
+        "by_itself": 2.4,
+        "its_words": 4.1,
         "exception": 3.2,
         "kind_known": 1.5,
         "from_outside": -6.0,
@@ -205,6 +226,7 @@ CAUSE = Cause(
         "damaged_heap": -7.0,
         "python_gave_up": -7.0,
         "stack_was_full": -6.0,
+        "runtimes_clash": -5.0,
         "other_ending": -1.5,
         "other_signal": -8.0,
     },

@@ -64,9 +64,9 @@ CAUSE = Cause(
     needs=("exception", "mentions"),
     prior=-3.0,
     weights={
-        "said_so": 4.8,
-        "peer_gone": 2.0,
-        "not_heard": 2.6,
+        "said_so": 5.6,
+        "peer_gone": 2.1,
+        "not_heard": 2.4,
         "own_pipe": -3.0,
         "may_be_echo": -1.6,
         "nothing_said": -4.0,

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import ORDERS, bare, field, first, nothing_said, only_lost, reason, said
 from lastwords.causes.words import growth_of, item_name, signal_of
-from lastwords.evidence.model import Evidence, Mention
+from lastwords.evidence.model import Evidence, Mention, SentSignal
 from lastwords.evidence.quantities import duration, size
 
 FULL = 0.98
@@ -50,7 +50,14 @@ def _full_group(evidence: Evidence) -> Iterator[Reason]:
 
 def _course(evidence: Evidence) -> Iterator[Reason]:
     """How it came to that: little by little, or all at once."""
-    leak, memory = growth_of(evidence, "memory"), evidence.memory
+    leak, memory, shared = (
+        growth_of(evidence, "memory"),
+        evidence.memory,
+        growth_of(evidence, "shared memory"),
+    )
+    if shared is not None:
+        each = f"{size(int(shared.per_item))} more per item over {shared.items} items"
+        yield Reason("left_in_shared_memory", f"it left {each} in /dev/shm, which counts as memory, too")
     if leak is not None:
         yield Reason(
             "grew_to_it",
@@ -68,7 +75,17 @@ def _course(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("took_at_once", f"{item_name(evidence.item)} took {size(memory.on_item or 0)} at once")
 
 
+def _monitor(evidence: Evidence) -> SentSignal | None:
+    """An engine's own monitor, which ended the process for its memory and said so."""
+    return next((one for one in evidence.sent_signals or () if one.is_for_memory), None)
+
+
 def _stated(evidence: Evidence) -> Iterator[Reason]:
+    monitor = _monitor(evidence)
+    if monitor is not None:
+        yield Reason(
+            "ended_by_its_engine", f"pid {monitor.sender_pid} sent {monitor.signal}: {monitor.reason}"
+        )
     yield from reason(evidence, "killed_for_memory", "oom-kill")
     if not said(evidence, "oom-kill"):
         yield from reason(evidence, "over_limit", "memory-limit")
@@ -90,6 +107,8 @@ def _hinted(evidence: Evidence) -> Iterator[Reason]:
 
 def _against(evidence: Evidence) -> Iterator[Reason]:
     kills = evidence.oom_kills
+    if _monitor(evidence) is not None:
+        return
     if kills is not None and kills.after == kills.before and not said(evidence, "allocation-failed"):
         yield Reason("no_oom_kill", f"oom_kill of its cgroup stayed {kills.after}")
     if any(sent.signal == signal_of(evidence) for sent in evidence.sent_signals or ()):
@@ -111,6 +130,8 @@ def _limit(evidence: Evidence) -> str | None:
     constraint = field(evidence, ("oom-kill",), "constraint")
     if constraint is not None:
         return "cgroup" if constraint == "CONSTRAINT_MEMCG" else "host"
+    if _monitor(evidence) is not None:
+        return "engine limit"
     found = _statement(evidence)
     if found is None:
         return _kernel_limit(evidence)
@@ -131,6 +152,13 @@ def _kernel_limit(evidence: Evidence) -> str | None:
     return "cgroup" if kills is not None and kills.after > kills.before else None
 
 
+def _kernel_group(evidence: Evidence) -> str | None:
+    """The group whose memory was full, by the kernel's own line."""
+    lines = (evidence.machine.kernel_log or ()) if evidence.machine else ()
+    of_groups = (one for one in lines if one.kind == "memory kill" and one.constraint == "CONSTRAINT_MEMCG")
+    return next((one.cgroup for one in of_groups if one.cgroup), None)
+
+
 def _address_space(evidence: Evidence) -> int | None:
     """RLIMIT_AS of the process, if it has one."""
     limits = (evidence.machine.limits or ()) if evidence.machine else ()
@@ -146,6 +174,9 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
 
 
 def sentence(evidence: Evidence) -> str:
+    monitor = _monitor(evidence)
+    if monitor is not None:
+        return f"Its engine ended it for its memory: {monitor.reason}."
     found = first(evidence, "oom-kill") or first(evidence, "memory-limit")
     if found is not None:
         return f"It was killed because memory ran out: {found.fields.get('by', 'a limit')} ended it."
@@ -154,6 +185,8 @@ def sentence(evidence: Evidence) -> str:
     if evidence.oom_kills is not None and evidence.oom_kills.after > evidence.oom_kills.before:
         where = f" of {evidence.oom_kills.cgroup}" if evidence.oom_kills.cgroup else ""
         return f"The kernel killed it: the memory{where} was full."
+    if (group := _kernel_group(evidence)) is not None:
+        return f"The kernel killed it: the memory of the control group {group} was full."
     if first(evidence, "allocation-failed", "bad-alloc"):
         return "It asked for memory that there was not, and the request was refused."
     return "Memory may have run out: its end looks as if the kernel had killed it for that."
@@ -169,7 +202,7 @@ def facts(evidence: Evidence) -> Facts:
         "asked_for": field(evidence, kinds, "size"),
         "limit_size": field(evidence, kinds, "limit"),
         "used": field(evidence, kinds, "used"),
-        "cgroup": kills.cgroup if kills else None,
+        "cgroup": kills.cgroup if kills else _kernel_group(evidence),
         "resident": evidence.memory.resident if evidence.memory else None,
         "per_item": int(leak.per_item) if leak else None,
         "items": leak.items if leak else None,
@@ -192,7 +225,8 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
         yield Step(
             text="Ray: ask for the memory a task needs (`@ray.remote(memory=4 * 1024**3)`), so that fewer run at once"
         )
-    if "dask" in systems:
+    monitor = _monitor(evidence)
+    if "dask" in systems or (monitor is not None and "Dask" in (monitor.reason or "")):
         yield Step(text="Dask: fewer threads per worker, a larger memory_limit, or smaller partitions")
     if "batch system" in systems:
         yield Step(
@@ -220,7 +254,7 @@ CAUSE = Cause(
     id="out-of-memory",
     title="Memory ran out",
     doc=__doc__,
-    needs=("oom_kills", "mentions", "status"),
+    needs=("oom_kills", "sent_signals", "mentions", "status"),
     prior=-3.0,
     weights={
         "oom_kill_counted": 6.0,
@@ -229,26 +263,28 @@ CAUSE = Cause(
         "grew_to_it": 0.3,
         "took_at_once": 0.3,
         "siblings_grow": 0.1,
-        "killed_for_memory": 6.0,
-        "over_limit": 5.0,
-        "allocation_failed": 5.4,
-        "refused_in_native_code": 2.2,
-        "sigkill": 2.3,
-        "memory_high": 2.0,
+        "left_in_shared_memory": 0.3,
+        "ended_by_its_engine": 6.0,
+        "killed_for_memory": 6.5,
+        "over_limit": 5.4,
+        "allocation_failed": 4.6,
+        "refused_in_native_code": 1.8,
+        "sigkill": 2.5,
+        "memory_high": 1.8,
         "guessed": 0.5,
-        "bus_error": 1.2,
-        "worker_lost": 1.4,
+        "bus_error": 0.9,
+        "worker_lost": 1.7,
         "nothing_said": -4.0,
         "no_oom_kill": -3.5,
         "sender_known": -3.5,
         "said_not": -2.5,
-        "ended_by_order": -3.0,
+        "ended_by_order": -3.1,
         "of_the_gpu": -4.0,
     },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("memory-limit", "memory-rlimit", "text:out-of-memory"),
+    zoo=("memory-limit", "memory-rlimit", "memory-leak", "text:out-of-memory"),
     near_misses=("text:gpu-out-of-memory", "text:time-limit", "killed-from-outside"),
 )

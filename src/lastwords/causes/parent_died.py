@@ -78,7 +78,7 @@ CAUSE = Cause(
     needs=("parent_end", "mentions", "status"),
     prior=-3.0,
     weights={
-        "parent_said": 4.4,
+        "parent_said": 4.9,
         "parent_was_gone": 3.2,
         "another_end": 2.2,
         "nothing_said": -4.0,
@@ -87,7 +87,7 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:parent-died",),
-    near_misses=("text:network-failure", "killed-by-parent"),
+    zoo=("parent-died", "text:parent-died"),
+    near_misses=("text:network-failure", "killed-by-parent", "sys-exit"),
     fallback=1,
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastwords.causes import shared_state
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import from_text, mentions, said
 from lastwords.causes.words import ended, item_name
@@ -29,6 +30,7 @@ PLAIN = (
     "rebuilt",
     "interrupted",
     "lost",
+    "recursion",
 )
 
 
@@ -49,6 +51,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("not_passed_on", f"the pool could not pass it on, and raised {found.broke} instead")
     if is_echo(found):
         yield Reason("echo", "the exception only says that another process died")
+    if shared_state.in_worker(evidence) is not None:
+        yield Reason("own_copy", "what it looked for may be there in another process")
 
 
 def _judge_text(evidence: Evidence, found: PythonException) -> Iterator[Reason]:
@@ -144,6 +148,7 @@ CAUSE = Cause(
         "exit_code_agrees": 0.8,
         "echo": -5.0,
         "not_passed_on": -3.5,
+        "own_copy": -2.0,
         "died_of_signal": -4.0,
         "exit_code_fits": 2.0,
         "no_traceback": -3.6,

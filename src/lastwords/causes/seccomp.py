@@ -81,8 +81,8 @@ CAUSE = Cause(
     needs=("mentions", "status", "fault"),
     prior=-3.0,
     weights={
-        "said_so": 4.8,
-        "sigsys": 4.6,
+        "said_so": 5.1,
+        "sigsys": 4.7,
         "filtered": 2.5,
         "thread_refused": 0.9,
         "nothing_said": -4.0,

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import bare, first, nothing_said, quoted, reason, said
-from lastwords.causes.words import signal_of
+from lastwords.causes.words import growth_of, signal_of
 from lastwords.evidence.model import Evidence
+from lastwords.evidence.quantities import size
 
 PLACE = "/dev/shm"  # noqa: S108 (a place to recognise; nothing is written there)
 NEARLY = 0.02
@@ -39,6 +40,10 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
             for one in said(evidence, "native-frame")
         ):
             reasons.append(Reason("in_nccl", "it happened in NCCL, which keeps its buffers in /dev/shm"))
+    leak = growth_of(evidence, "shared memory")
+    if reasons and leak is not None:
+        each = f"{size(int(leak.per_item))} more per item over {leak.items} items"
+        reasons.append(Reason("grew_to_it", f"it left {each} in {PLACE}"))
     yield from nothing_said(reasons)
 
 
@@ -58,11 +63,19 @@ def sentence(_evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    found = first(evidence, "shm-full", "no-space", "shm-hint")
-    return {"line": found.line if found else None}
+    found, leak = first(evidence, "shm-full", "no-space", "shm-hint"), growth_of(evidence, "shared memory")
+    return {
+        "line": found.line if found else None,
+        "per_item": int(leak.per_item) if leak else None,
+        "items": leak.items if leak else None,
+    }
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if growth_of(evidence, "shared memory") is not None:
+        yield Step(
+            text="its files there are never removed: call `unlink()` on each SharedMemory, `close()` is not enough"
+        )
     yield Step(text="see how large it is, while the job runs:", command="df -h /dev/shm")
     yield Step(text="Docker:", command="docker run --shm-size=8g …")
     yield Step(
@@ -78,19 +91,20 @@ CAUSE = Cause(
     id="shared-memory-full",
     title="Shared memory is full",
     doc=__doc__,
-    needs=("mentions", "status"),
+    needs=("mentions", "status", "growth"),
     prior=-3.0,
     weights={
-        "in_shared_memory": 4.6,
+        "in_shared_memory": 4.7,
         "no_room": 2.5,
         "said_so": 6.0,
-        "no_space_shared": 5.6,
-        "no_space": 1.4,
-        "open_failed": 1.6,
-        "small": 2.0,
-        "bus_error": 1.6,
+        "no_space_shared": 5.8,
+        "no_space": 1.1,
+        "open_failed": 1.4,
+        "small": 2.4,
+        "bus_error": 1.9,
         "hinted": 0.7,
-        "in_nccl": 2.6,
+        "in_nccl": 2.7,
+        "grew_to_it": 0.6,
         "nothing_said": -4.0,
     },
     judge=judge,

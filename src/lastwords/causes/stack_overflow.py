@@ -185,11 +185,11 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "past_the_end": 6.0,
-        "near_stack_pointer": 3.2,
+        "near_stack_pointer": 2.8,
         "recurses": 1.5,
         "small_stack": 0.3,
         "could_be": 0.2,
-        "its_words": 6.0,
+        "its_words": 6.2,
         "jumped_there": -5.0,
         "inside_the_stack": -4.0,
         "far_from_stack": -6.0,

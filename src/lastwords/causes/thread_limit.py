@@ -64,8 +64,8 @@ CAUSE = Cause(
     needs=("mentions", "exception"),
     prior=-3.0,
     weights={
-        "said_so": 5.6,
-        "refused": 2.5,
+        "said_so": 6.0,
+        "refused": 2.6,
         "seen_here": 1.6,
         "threads_leak": 1.0,
         "nothing_said": -4.0,

@@ -80,7 +80,7 @@ CAUSE = Cause(
     needs=("mentions", "exception", "growth", "machine"),
     prior=-3.0,
     weights={
-        "said_so": 6.0,
+        "said_so": 6.3,
         "open_failed": 3.2,
         "at_the_limit": 2.5,
         "files_leak": 1.0,

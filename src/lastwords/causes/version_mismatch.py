@@ -64,9 +64,9 @@ CAUSE = Cause(
     needs=("mentions", "exception"),
     prior=-3.0,
     weights={
-        "said_so": 5.2,
-        "name_missing": 2.6,
-        "symbol_undefined": 1.8,
+        "said_so": 5.9,
+        "name_missing": 2.4,
+        "symbol_undefined": 1.4,
         "hidden": -4.0,
         "nothing_said": -4.0,
     },
@@ -74,6 +74,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:version-mismatch",),
+    zoo=("other-pythons-bytecode", "text:version-mismatch"),
     near_misses=("text:library-conflict", "text:missing-dependency"),
 )

@@ -94,7 +94,7 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("exit-in-the-middle",),
-    near_misses=("python-exception", "killed-from-outside"),
+    zoo=("exit-in-the-middle", "sys-exit"),
+    near_misses=("python-exception", "killed-from-outside", "parent-died"),
     fallback=1,
 )

@@ -54,7 +54,7 @@ CAUSE = Cause(
     needs=("mentions",),
     prior=-3.0,
     weights={
-        "said_so": 6.0,
+        "said_so": 6.5,
         "nothing_said": -4.0,
     },
     judge=judge,

@@ -10,6 +10,7 @@ import msgspec
 
 from lastwords.evidence import box as raw
 from lastwords.evidence import (
+    copies,
     cpu,
     fault,
     life,
@@ -18,6 +19,7 @@ from lastwords.evidence import (
     raised,
     recursion,
     saved_stack,
+    shared_names,
     source_code,
 )
 from lastwords.evidence.missing import RUN, missing
@@ -128,6 +130,7 @@ def _from_live(
         item=life.item(live, died_ns) or (exception.item if exception else None),
         python_stack=None if exception else _stack_with_code(life.called(live), own),
         exception=exception,
+        shared_name=shared_names.shared_name(exception, _started(own)),
         sent_signals=sent,
         cpu=_cpu(identity),
         progress=life.progress(live),
@@ -140,13 +143,14 @@ def _with_crash(evidence: Evidence, own: raw.Box, autopsy: raw.Autopsy, path: Pa
     assert own.crash is not None
     pid = own.identity.pid if own.identity else None
     stack, others = python_text.parse(own.python_text or "", PYTHON_SOURCE)
-    met, native = fault.fault(own.crash, pid, autopsy.address_in), fault.native_stack(autopsy)
+    met, native = fault.fault(own.crash, pid, autopsy), fault.native_stack(autopsy)
     return msgspec.structs.replace(
         evidence,
         fault=met,
         instruction=fault.instruction(autopsy),
         native_stack=native,
         recursion=recursion.recursion(met, native, stack, _distances(own.crash, path)),
+        copies=copies.copies(autopsy.libraries),
         pointers=pointers.pointers(own, met, native.frames if native else ()),
         python_stack=_stack_with_code(stack, own) or evidence.python_stack,
         other_threads=_others(others, own) if own.python_text else None,

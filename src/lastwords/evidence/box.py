@@ -206,6 +206,11 @@ class Omitted(msgspec.Struct, frozen=True):
     count: int | None = None
 
 
+class Arguments(msgspec.Struct, frozen=True):
+    asked_of_new: int | None = None
+    fatal_text: str | None = None
+
+
 class Autopsy(msgspec.Struct, frozen=True):
     frames: tuple[NativeFrame, ...] = ()
     stopped_because: str | None = None
@@ -213,6 +218,8 @@ class Autopsy(msgspec.Struct, frozen=True):
     instruction: Instruction | None = None
     address_in: AddressUse | None = None
     code_matches_file: bool | None = None
+    arguments: Arguments = Arguments()
+    libraries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

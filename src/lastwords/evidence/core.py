@@ -11,7 +11,7 @@ import msgspec
 
 from lastwords import _native
 from lastwords.evidence import box as raw
-from lastwords.evidence import cpu, fault, recursion, signals
+from lastwords.evidence import copies, cpu, fault, recursion, signals
 from lastwords.evidence.missing import RUN, missing
 from lastwords.evidence.model import Evidence, Fault, Missing, Process, Status
 
@@ -73,6 +73,7 @@ def from_core(path: str | os.PathLike[str]) -> Evidence:
         instruction=fault.instruction(crashed.autopsy),
         native_stack=native,
         recursion=recursion.recursion(met, native, None, lambda _: None) if met else None,
+        copies=copies.copies(crashed.autopsy.libraries),
         # A core may come from another host; its own notes do not name the CPU.
         cpu=cpu.this_host(),
         notes=(*core.notes, *crashed.autopsy.notes),
@@ -122,7 +123,7 @@ def _fault(core: Core, crashed: Thread) -> Fault:
         architecture=core.architecture,
         registers=crashed.registers,
     )
-    return msgspec.structs.replace(fault.fault(crash, core.pid, crashed.autopsy.address_in), source=SOURCE)
+    return msgspec.structs.replace(fault.fault(crash, core.pid, crashed.autopsy), source=SOURCE)
 
 
 def _not_in_a_core(core: Core) -> list[Missing]:

@@ -30,7 +30,8 @@ _BUILD_PARTS = re.compile(r"( \[clone [.\w]{1,64}\]|\.(cold|part|constprop|isra|
 """Pieces that a compiler makes of a function: to a reader, and from build to build, they are that function."""
 
 
-def fault(crash: raw.Crash, pid: int | None, use: raw.AddressUse | None) -> Fault:
+def fault(crash: raw.Crash, pid: int | None, autopsy: raw.Autopsy) -> Fault:
+    use = autopsy.address_in
     return Fault(
         source=CRASH_SOURCE,
         signal=signals.name_of(crash.signal),
@@ -58,6 +59,8 @@ def fault(crash: raw.Crash, pid: int | None, use: raw.AddressUse | None) -> Faul
         complete=crash.state != "begun",
         exception_type=demangle.type_name(crash.exception_type) if crash.exception_type else None,
         exception_what=crash.exception_what or None,
+        asked_of_new=autopsy.arguments.asked_of_new,
+        fatal_text=autopsy.arguments.fatal_text,
         address_permissions=use.fault_mapping.permissions or None if use and use.fault_mapping else None,
         **_stack_limits(crash, use),
         **_place_in_file(use.fault_mapping if use else None),

@@ -1,5 +1,5 @@
-"""What grew from item to item while a process lived: memory, memory of its own, open files, threads; and how long it
-could have gone on.
+"""What grew from item to item while a process lived: memory, memory of its own, open files, threads, shared memory; and
+how long it could have gone on.
 
 A leak rises all along; one huge item rises once. So the items are cut into quarters, and each quarter has to take part.
 """
@@ -14,8 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from lastwords.evidence import box as raw
-from lastwords.evidence.model import Evidence, Growth, LimitUse, MemoryGroup
+from lastwords.evidence.model import Evidence, Growth, LimitUse, MemoryGroup, Space
 from lastwords.watch.curves import Looks, Points
+from lastwords.watch.shared_files import Shares
 
 KIB = 1024
 QUARTERS = 4
@@ -32,25 +33,53 @@ the parent are written to, and copied."""
 Series = Sequence[tuple[int, int]]
 """Monotonic nanoseconds and an amount, oldest first."""
 
-SMALLEST = {"memory": 64 * KIB, "private memory": 64 * KIB, "open files": 0.2, "threads": 0.05}
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # the name of the place, nothing is put there
+SHARED_FILES = f"files in {SHARED_MEMORY}"
+SMALLEST = {
+    "memory": 64 * KIB,
+    "private memory": 64 * KIB,
+    "open files": 0.2,
+    "threads": 0.05,
+    SHARED_FILES: 0.2,
+    "shared memory": 64 * KIB,
+}
+_LISTED = f"{SHARED_MEMORY}, listed by the watcher while it lived; files that nobody has open count for all workers alike"
 SOURCES = {
     "memory": "resident memory, sampled by the watcher while it lived",
     "private memory": "/proc/PID/smaps_rollup, read by the watcher while it lived",
     "open files": "/proc/PID/fd, counted by the watcher while it lived",
     "threads": "/proc/PID/task, counted by the watcher while it lived",
+    SHARED_FILES: _LISTED,
+    "shared memory": _LISTED,
 }
 
 
+class Shared(NamedTuple):
+    """Files of shared memory, as the watcher saw them."""
+
+    shares: Shares = ()
+    sharers: float = 1.0
+    """How many workers may have made those of which nobody knows who did."""
+
+
+NO_SHARED = Shared()
+
+
 def with_growth(
-    evidence: Evidence, box: raw.Box | None, points: Points, looks: Looks, siblings: Iterable[Points] = ()
+    evidence: Evidence,
+    box: raw.Box | None,
+    points: Points,
+    looks: Looks,
+    siblings: Iterable[Points] = (),
+    shared: Shared = NO_SHARED,
 ) -> Evidence:
     """`evidence` with what grew; it must have its machine already, which knows the limits."""
     if box is None or not points:
         return evidence
-    grown = [
-        one for name, series in _series(points, looks) if (one := _growth(name, series, box)) is not None
-    ]
-    found = tuple(_with_limit(one, evidence, list(siblings)) for one in _told_once(grown))
+    every = (*_series(points, looks), *_shared_series(shared))
+    grown = [one for name, series in every if (one := _growth(name, series, box)) is not None]
+    beside = _Beside(list(siblings), _pace([(share.time_ns, share.all_size) for share in shared.shares]))
+    found = tuple(_with_limit(one, evidence, beside) for one in _told_once(grown))
     return msgspec.structs.replace(evidence, growth=found)
 
 
@@ -59,6 +88,12 @@ def _series(points: Points, looks: Looks) -> Iterator[tuple[str, Series]]:
     yield "private memory", [(look[0], look[4] * KIB) for look in looks if look[4] is not None]
     yield "open files", [(look[0], look[1]) for look in looks if look[1] is not None]
     yield "threads", [(look[0], look[2]) for look in looks if look[2] is not None]
+
+
+def _shared_series(shared: Shared) -> Iterator[tuple[str, Series]]:
+    shares, among = shared.shares, shared.sharers
+    yield SHARED_FILES, [(one.time_ns, one.files + int(one.loose_files / among)) for one in shares]
+    yield "shared memory", [(one.time_ns, one.size + int(one.loose_size / among)) for one in shares]
 
 
 def _told_once(grown: Sequence[Growth]) -> Iterator[Growth]:
@@ -148,14 +183,25 @@ def _over_life(series: Series, box: raw.Box, recent: float, items: int, end: int
 # How long it could have gone on.
 
 
-def _with_limit(found: Growth, evidence: Evidence, siblings: list[Points]) -> Growth:
+class _Beside(NamedTuple):
+    """What the others of the job do."""
+
+    memory: list[Points]
+    """Of its siblings."""
+    shared_pace: float
+    """Bytes of shared memory a second, of the whole job."""
+
+
+def _with_limit(found: Growth, evidence: Evidence, beside: _Beside) -> Growth:
     limit, used = _limit(found, evidence)
-    alike = [pace for pace in map(_pace, siblings) if found.name == "memory" and pace > 0]
+    paces = (_pace([(at, resident * KIB) for at, resident, _ in points]) for points in beside.memory)
+    alike = [pace for pace in paces if found.name == "memory" and pace > 0]
     alike = [pace for pace in alike if found.per_second and pace > found.per_second / STEADY]
+    pace = beside.shared_pace if found.name == "shared memory" else found.per_second
     return msgspec.structs.replace(
         found,
         limit=limit,
-        seconds_left=_left(limit, used, found.per_second),
+        seconds_left=_left(limit, used, pace),
         alike=len(alike) if found.name == "memory" else None,
         next_death=_left(limit, used, sum(alike)) if alike else None,
     )
@@ -170,6 +216,8 @@ def _limit(found: Growth, evidence: Evidence) -> tuple[int | None, int | None]:
         return _memory_limit(
             machine.memory_groups or (), machine.memory.total if machine.memory else None, found
         )
+    if found.name in (SHARED_FILES, "shared memory"):
+        return _room_in_shared_memory(machine.spaces or (), found)
     wanted = {"open files": ("open files",), "threads": ("tasks of its cgroup", "processes")}[found.name]
     limits = [one for one in machine.limits or () if one.name in wanted and one.soft is not None]
     return _tightest(limits, found)
@@ -185,6 +233,15 @@ def _memory_limit(
     return total, found.used
 
 
+def _room_in_shared_memory(spaces: Sequence[Space], found: Growth) -> tuple[int | None, int | None]:
+    space = next((one for one in spaces if one.path == SHARED_MEMORY), None)
+    if space is None or (found.name == SHARED_FILES and space.free_files is None):
+        return None, None
+    if found.name == SHARED_FILES:
+        return found.used + (space.free_files or 0), found.used
+    return space.total, space.total - space.free
+
+
 def _tightest(limits: Sequence[LimitUse], found: Growth) -> tuple[int | None, int | None]:
     if not limits:
         return None, None
@@ -198,9 +255,9 @@ def _left(limit: int | None, used: int | None, per_second: float | None) -> floa
     return round(max(0, limit - used) / per_second, 1)
 
 
-def _pace(points: Points) -> float:
-    """Bytes a second over the later half of what was seen."""
-    recent = points[len(points) // 2 :]
+def _pace(series: Series) -> float:
+    """How much a second, over the later half of what was seen."""
+    recent = series[len(series) // 2 :]
     if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
         return 0.0
-    return (recent[-1][1] - recent[0][1]) * KIB / ((recent[-1][0] - recent[0][0]) / 1e9)
+    return (recent[-1][1] - recent[0][1]) / ((recent[-1][0] - recent[0][0]) / 1e9)

@@ -73,6 +73,7 @@ def from_hang(hung: Hung, related: Sequence[str] = ()) -> Evidence:
         limit=hung.after,
         state=main.state if main else None,
         blocked_in=main.blocked_in if main else None,
+        blocked_on=main.blocked_on if main else None,
         wait_channel=main.wait_channel if main else None,
         lock=main.lock if main else None,
         ran=ran,
@@ -166,11 +167,13 @@ def _thread(
     state = (seen.state if seen else None) or probed.state
     native = fault.native_stack(stack) if stack is not None else None
     frames = native.frames if native else ()
+    blocked_in = _blocked_in(seen, probed, state, architecture)
     return HungThread(
         tid=probed.tid,
         name=probed.name,
         state=state,
-        blocked_in=_blocked_in(seen, probed, state, architecture),
+        blocked_in=blocked_in,
+        blocked_on=seen.first_descriptor if seen and blocked_in in syscalls.ON_A_DESCRIPTOR else None,
         wait_channel=(seen.wait_channel if seen else None) or _channel(probed),
         frames=frames,
         lock=_lock(probed, [frame.function or "" for frame in frames[:INNERMOST]], here),

@@ -155,10 +155,21 @@ def sent_signals(pid: int, born_ns: int | None, boxes: Sequence[raw.Box]) -> Ite
                 continue
             if event.text == ALREADY_ENDING:
                 continue
-            yield _sent(event, box.identity)
+            yield _sent(event, box.identity, _stop_reason(box, pid, born_ns))
 
 
-def _sent(event: raw.Event, sender: raw.Identity | None) -> SentSignal:
+STOPPED_FOR_MEMORY = 1
+"""STOP_REASONS of crates/blackbox/src/layout.rs."""
+
+
+def _stop_reason(sender: raw.Box, pid: int, born_ns: int | None) -> raw.Event | None:
+    for event in sender.events:
+        if event.kind == "stop_reason" and event.a == pid and (event.time_ns or 0) >= (born_ns or 0):
+            return event
+    return None
+
+
+def _sent(event: raw.Event, sender: raw.Identity | None, reason: raw.Event | None) -> SentSignal:
     return SentSignal(
         source="the black box of the process that sent it",
         signal=signals.name_of(event.b or 0),
@@ -166,6 +177,8 @@ def _sent(event: raw.Event, sender: raw.Identity | None) -> SentSignal:
         sender_role=sender.role if sender else None,
         time=_unix_time(event, sender),
         where=event.text or None,
+        reason=(reason.text or None) if reason else None,
+        is_for_memory=reason is not None and reason.b == STOPPED_FOR_MEMORY,
     )
 
 

@@ -27,6 +27,7 @@ KERNEL_LOG = "run it as root, with CAP_SYSLOG, or with `sysctl kernel.dmesg_rest
 NO_STATUS = "take Linux 6.15 or later, or run it as root and outside of containers"
 PRESSURE = "boot with psi=1 (the kernel needs CONFIG_PSI)"
 HIDDEN = "run lastwords as the user that the process runs as, or mount /proc without hidepid"
+SPACE = "df -h %s, where somebody can wait for the answer"
 MEMORY_GROUP = "mount its cgroup where lastwords runs (in a container: read-only /sys/fs/cgroup is enough)"
 
 Counts = tuple[int | None, int | None]
@@ -146,6 +147,9 @@ def _missing(evidence: model.Evidence, machine: model.Machine, found: Machine) -
     """Only what bears on this death: nobody misses the kernel log after an exception."""
     if found.is_hidden:
         yield model.Missing(what="its limits, control groups and memory over time", how_to_collect=HIDDEN)
+    for path, kind in found.unknown_spaces:
+        what = f"how full {path} is: its file system ({kind}) may never answer, and was not waited for"
+        yield model.Missing(what=what, how_to_collect=SPACE % path)
     signal = evidence.status.signal if evidence.status else None
     if signals.family_of(signal) != "kill":
         return

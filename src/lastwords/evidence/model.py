@@ -82,6 +82,10 @@ class Fault(Fact, frozen=True, kw_only=True):
     exception_type: str | None = None
     """The C++ exception that was under way, as C++ spells it."""
     exception_what: str | None = None
+    asked_of_new: int | None = None
+    """Bytes that C++ asked for when `operator new` threw; None: its frame does not show it."""
+    fatal_text: str | None = None
+    """What Python was told to print behind `Fatal Python error:`, where the caller passed a constant."""
     address_permissions: str | None = None
     """Of the mapping that the address lies in: `r--p`."""
     stack_low: int | None = None
@@ -204,6 +208,19 @@ class PythonException(Fact, frozen=True, kw_only=True):
     """What the pool raised instead when this exception came back from the worker."""
 
 
+class SharedName(Fact, frozen=True, kw_only=True):
+    """What a look-up that failed was about: made once for all processes, and filled by a function of its own."""
+
+    name: str
+    level: str
+    """`module` or `class`."""
+    file: str
+    line: int
+    changed_by: str
+    """The function that fills it, and the line that begins with."""
+    changed_at: int
+
+
 class ParentEnd(Fact, frozen=True, kw_only=True):
     """Its parent had ended before it."""
 
@@ -222,6 +239,10 @@ class SentSignal(Fact, frozen=True, kw_only=True):
     time: float | None = None
     where: str | None = None
     """What the sender noted beside it, e.g. its own file and line."""
+    reason: str | None = None
+    """Why, in the sender's own words, where it is one that says so: an engine's memory monitor."""
+    is_for_memory: bool = False
+    """That reason is the memory that the process took."""
 
 
 class Cpu(Fact, frozen=True, kw_only=True):
@@ -262,7 +283,7 @@ class Growth(Fact, frozen=True, kw_only=True):
     """Something that grew from item to item while the process lived."""
 
     name: str
-    """`memory`, `private memory`, `open files` or `threads`."""
+    """`memory`, `private memory`, `open files`, `threads`, `shared memory` or `files in /dev/shm`."""
     per_item: float
     """Bytes, or how many."""
     items: int
@@ -332,6 +353,8 @@ class HungThread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The letter of /proc/PID/stat: R runs, S sleeps, D sleeps uninterruptibly, T is stopped."""
     blocked_in: str | None = None
     """A system call, or `running`."""
+    blocked_on: str | None = None
+    """The file, pipe or connection that this call waits for."""
     wait_channel: str | None = None
     frames: tuple[NativeFrame, ...] = ()
     """Native, innermost first."""
@@ -346,6 +369,8 @@ class Hang(Fact, frozen=True, kw_only=True):
     state: str | None = None
     blocked_in: str | None = None
     """A system call, or `running`."""
+    blocked_on: str | None = None
+    """The file, pipe or connection that this call waits for."""
     wait_channel: str | None = None
     lock: HeldLock | None = None
     ran: float | None = None
@@ -493,6 +518,14 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     how_to_collect: str
 
 
+class Copies(Fact, frozen=True, kw_only=True):
+    """A run-time library of which a process should have one copy, and had several."""
+
+    name: str
+    """`OpenMP` or `libstdc++`."""
+    paths: tuple[str, ...]
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All facts about one death."""
 
@@ -508,6 +541,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     python_stack: PythonStack | None = None
     other_threads: tuple[PythonStack, ...] | None = None
     exception: PythonException | None = None
+    shared_name: SharedName | None = None
     sent_signals: tuple[SentSignal, ...] | None = None
     parent_end: ParentEnd | None = None
     """None: it lived, or nobody watched it."""
@@ -523,6 +557,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mentions: tuple[Mention, ...] | None = None
     """What a log says, in the order of its lines; None: no log was read."""
     recursion: Recursion | None = None
+    copies: tuple[Copies, ...] | None = None
+    """Run-time libraries that were loaded more than once; None: nobody knows what was loaded."""
     pointers: tuple[Pointer, ...] | None = None
     machine: Machine | None = None
     hang: Hang | None = None

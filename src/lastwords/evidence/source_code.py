@@ -22,7 +22,7 @@ def with_code(frames: Iterable[PythonFrame], started: float | None) -> tuple[Pyt
     A file changed after the process began is left alone: its line 41 may no longer be the line 41 that ran.
     """
     every = tuple(frames)
-    files = {frame.file: _lines(frame.file, started) for frame in every[:MOST_FRAMES]}
+    files = {frame.file: lines_of(frame.file, started) for frame in every[:MOST_FRAMES]}
     coded = (
         msgspec.structs.replace(frame, code=_line(files[frame.file], frame.line or 0))
         for frame in every[:MOST_FRAMES]
@@ -34,7 +34,7 @@ def _line(lines: list[str], number: int) -> str | None:
     return lines[number - 1].strip()[:LONGEST_LINE] or None if 0 < number <= len(lines) else None
 
 
-def _lines(path: str, started: float | None) -> list[str]:
+def lines_of(path: str, started: float | None) -> list[str]:
     """Only of Python files: a box that names another file must not get a line of it into a report.
 
     Opened without blocking, so that a path which is now a pipe cannot hold us up.

@@ -7,6 +7,30 @@ from pathlib import Path
 
 import msgspec
 
+ON_A_DESCRIPTOR = frozenset(
+    {
+        "accept",
+        "accept4",
+        "connect",
+        "fdatasync",
+        "flock",
+        "fsync",
+        "getdents64",
+        "ioctl",
+        "pread64",
+        "pwrite64",
+        "read",
+        "readv",
+        "recvfrom",
+        "recvmsg",
+        "sendmsg",
+        "sendto",
+        "write",
+        "writev",
+    }
+)
+"""Calls whose first argument is the descriptor that they wait for."""
+
 
 @cache
 def _table() -> dict[str, dict[str, str]]:

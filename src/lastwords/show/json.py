@@ -18,6 +18,7 @@ from lastwords.evidence.model import (
     PythonFrame,
     PythonStack,
 )
+from lastwords.evidence.model import Growth as FoundGrowth
 from lastwords.evidence.model import HungThread as FoundThread
 from lastwords.show.quantities import utc
 from lastwords.show.secrets import mask_all
@@ -91,6 +92,30 @@ class Memory(msgspec.Struct, kw_only=True):
     """Oldest first."""
 
 
+class Growth(msgspec.Struct, kw_only=True):
+    name: str
+    """What grew: `memory`, `private memory`, `open files`, `threads`, `shared memory`, `files in /dev/shm`."""
+    per_item: float
+    """Bytes, or how many."""
+    items: int
+    per_second: float | None
+    used: int
+    limit: int | None
+    seconds_left: float | None
+    """At this pace, until the limit."""
+    alike: int | None
+    """Siblings that grow at about the same pace."""
+    next_death: float | None
+    """Seconds until these reach the limit."""
+
+
+class ParentEnd(msgspec.Struct, kw_only=True):
+    pid: int
+    seconds_before: float
+    signal: str | None
+    exit_code: int | None
+
+
 class HungThread(msgspec.Struct, kw_only=True):
     tid: int
     name: str | None
@@ -98,6 +123,8 @@ class HungThread(msgspec.Struct, kw_only=True):
     blocked_in: str | None
     functions: list[str | None]
     """Native, innermost first."""
+    blocked_on: str | None
+    wait_channel: str | None
 
 
 class Hang(msgspec.Struct, kw_only=True):
@@ -112,6 +139,18 @@ class Hang(msgspec.Struct, kw_only=True):
     waited: float | None
     answered: bool
     threads: list[HungThread]
+    blocked_on: str | None
+    """The file, pipe or connection that the call waits for."""
+    wait_channel: str | None
+    """Where in the kernel it sleeps."""
+    waits_for: str | None
+    """`a lock of Python`, `a lock between processes`, `a mutex`."""
+    parent_threads: int | None
+    """Of its parent, when it was forked."""
+    others: int | None
+    """Other processes of the job that were at work."""
+    alike: int | None
+    """How many of these hang in the same call."""
 
 
 class Missing(msgspec.Struct, kw_only=True):
@@ -134,6 +173,10 @@ class Document(msgspec.Struct, kw_only=True):
     """It lives, and does not get on."""
     machine: Machine | None
     """Right after the death."""
+    growth: list[Growth] | None
+    """What grew from item to item; empty: nothing, null: nobody watched it."""
+    parent_end: ParentEnd | None
+    """Its parent had ended before it."""
 
 
 def render(diagnosis: Diagnosis) -> bytes:
@@ -165,6 +208,8 @@ def document(diagnosis: Diagnosis) -> Document:
         signature=diagnosis.signature,
         hang=_hang(evidence),
         machine=evidence.machine,
+        growth=None if evidence.growth is None else [_growth(one) for one in evidence.growth],
+        parent_end=_parent_end(evidence),
     )
 
 
@@ -258,6 +303,12 @@ def _hang(evidence: Evidence) -> Hang | None:
         waited=found.waited,
         answered=found.answered,
         threads=[_hung_thread(thread) for thread in found.threads],
+        blocked_on=found.blocked_on,
+        wait_channel=found.wait_channel,
+        waits_for=found.waits_for,
+        parent_threads=found.parent_threads,
+        others=found.others,
+        alike=found.alike,
     )
 
 
@@ -268,4 +319,32 @@ def _hung_thread(thread: FoundThread) -> HungThread:
         state=thread.state,
         blocked_in=thread.blocked_in,
         functions=[frame.function for frame in thread.frames],
+        blocked_on=thread.blocked_on,
+        wait_channel=thread.wait_channel,
+    )
+
+
+def _growth(found: FoundGrowth) -> Growth:
+    return Growth(
+        name=found.name,
+        per_item=found.per_item,
+        items=found.items,
+        per_second=found.per_second,
+        used=found.used,
+        limit=found.limit,
+        seconds_left=found.seconds_left,
+        alike=found.alike,
+        next_death=found.next_death,
+    )
+
+
+def _parent_end(evidence: Evidence) -> ParentEnd | None:
+    found = evidence.parent_end
+    if found is None:
+        return None
+    return ParentEnd(
+        pid=found.pid,
+        seconds_before=found.seconds_before,
+        signal=found.signal,
+        exit_code=found.exit_code,
     )

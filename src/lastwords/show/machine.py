@@ -55,8 +55,9 @@ def hang(evidence: Evidence) -> Iterator[Line]:
 def _standing(found: Hang) -> str:
     state = STATES.get(found.state or "", found.state or "in an unknown state")
     call = f", in {found.blocked_in}" if found.blocked_in not in (None, "running") else ""
+    what = f" on {found.blocked_on}" if call and found.blocked_on else ""
     channel = f" ({found.wait_channel} in the kernel)" if found.wait_channel else ""
-    return f"{state}{call}{channel}"
+    return f"{state}{call}{what}{channel}"
 
 
 def _lock(found: Hang) -> str:

@@ -14,6 +14,7 @@ READER = Reader(
         says("oom-kill", "memory limit", r"exceeded (?:job |step )?memory limit", by="Slurm"),
         says("oom-kill", "term_memlimit", by="LSF"),
         says("oom-kill", "exceeded limit", r"(?:mem|vmem|pmem|pvmem)\b.{0,40}exceeded limit", by="PBS"),
+        says("oom-kill", "limit", r"exceed\w{0,3} (?:the )?(?:hard|soft) limit \"?[hs]_(?:vmem|rss|data)", by="SGE"),
         says("time-limit", "time limit", r"(?:CANCELLED AT .{0,40})?DUE TO TIME LIMIT", by="Slurm"),
         says("time-limit", "timelimit|state=timeout", r"\(TimeLimit\)|REASON_TIMELIMIT|State=TIMEOUT", by="Slurm"),
         says("time-limit", "timeout", r"\bTIMEOUT\b.{0,40}\b0:\d{1,2}\b|JobState=TIMEOUT", by="Slurm"),

@@ -68,6 +68,7 @@ READER = Reader(
         says("fault", "*** sigsegv", r"\*\*\* SIGSEGV \(@(?P<address>0x[0-9a-f]{1,16})\) received by PID (?P<pid>\d{1,9})", signal="SIGSEGV"),
         says("fault", "si_addr", r"SIGSEGV.{0,80}si_addr[:= ]{1,3}(?P<address>0x[0-9a-f]{1,16})", signal="SIGSEGV"),
         says("native-frame", "+0x", r"(?P<library>[^\s/()]{1,120}\.so[\d.]*)\((?P<function>[\w]{0,120})\+0x"),
+        says("native-frame", "#", r"#\d{1,3} {1,4}0x[0-9a-f]{6,16} (?:n/a|(?P<function>[\w:~]{2,200})) \((?P<library>[^\s()+]{1,120}) \+ 0x"),
         says("native-frame", "()  ???", r"0x[0-9a-f]{6,16}\s{1,4}(?P<function>[\w:]{2,120})\(\)"),
         says("native-frame", "@ ", r"@ {1,8}0x[0-9a-f]{6,16} {1,4}(?:\(unknown\) {1,4})?(?P<function>[\w:~<>]{2,200})"),
     ),

@@ -17,6 +17,7 @@ READER = Reader(
         says("collective-timeout", "store based barrier", r"timed out.{0,80}store based barrier|store based barrier.{0,200}timed out"),
         says("collective-timeout", "timed out waiting", r"Timed out waiting \d{1,9}ms for (?:recv|send|unbound)"),
         says("collective-timeout", "socket timeout|diststoreerror|distnetworkerror", r"DistStoreError|DistNetworkError.{0,80}timed out|(?:store|rendezvous|TCPStore).{0,120}Socket Timeout|Socket Timeout.{0,60}store"),
+        says("collective-timeout", "gloo", r"gloo.{0,160}(?:connect timeout|timed out|\btimeout\b)"),
         says("collective-timeout", "rendezvous", r"RendezvousTimeoutError|rendezvous.{0,60}(?:timed out|timeout)"),
         says("collective-timeout", "timed out", r"(?:all_?reduce|all_?gather|broadcast|barrier|collective|reduce_scatter).{0,80}timed out"),
         says("collective-timeout", "stalled|missing ranks", r"Stalled (?:ranks|ops)|missing ranks"),

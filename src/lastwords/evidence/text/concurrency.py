@@ -55,7 +55,7 @@ READER = Reader(
         says("shared-state", "b-tree|inflate", r"wrong B-tree signature|inflate\(\) failed"),
         says("shared-state", "random|worker", r"identical random (?:numbers|augmentation|seeds?)|workers? (?:produce|return|use)s? (?:the )?(?:same|identical) (?:random|augment|seed)"),
         says("shared-state", "state|mutable", r"(?:module|class|global)[- ]level (?:mutable )?state|shared mutable"),
-        says("deadlock", "deadlock", r"(?:possible|potential|detected|probable)? ?deadlock(?!s?, use)(?! detected by)"),
+        says("deadlock", "deadlock", r"(?:possible|potential|detected|probable)? ?deadlock(?!s?, use)(?! detected by)", unless=r"(?:avoid|prevent)\w{0,3} (?:a |any |the )?(?:possible |potential )?deadlock|may lead to deadlock"),
         says("no-progress", "stuck", r"(?:worker|process|job|rank|task|thread|training|loader|it) .{0,30}(?:is |gets |got |appears |seems )?stuck"),
         says("no-progress", "hang", r"\b(?:hangs|hung|hanging|is hanging|appears to hang|froze|frozen)\b"),
         says("no-progress", "progress", r"no progress (?:for|in|since)|(?:made|making) no progress|not (?:made|making) (?:any )?progress"),

@@ -30,6 +30,10 @@ _SAID = re.compile(
     r"(?:^|line \d{1,6}:\s{1,8}\d{1,10} |signal: |^\[\d{1,3}\]\s{1,6}\+?\s{0,6}\d{0,9} ?)"
     r"(Killed|Aborted|Abort trap: 6|Terminated|Hangup|CPU time limit exceeded)\b(?!:)(?=$|[.\s(])"
 )
+# Behind what a collector of logs puts in front, and then nothing else on the line.
+_SAID_ALONE = re.compile(
+    r"(?:[|\])>]|\d\d:\d\d:\d\d\S{0,12}) {1,3}(Killed|Aborted|Terminated)(?: \(core dumped\))?\s{0,4}$"
+)
 _SAID_SIGNALS = {
     "killed": "SIGKILL",
     "aborted": "SIGABRT",
@@ -46,6 +50,8 @@ _NUMBER = re.compile(
 _NAME = re.compile(
     r"\b(?:Signals\.|Negsignal\.)?(SIG(?:SEGV|KILL|ILL|BUS|FPE|ABRT|SYS|TRAP|XCPU|XFSZ|QUIT))\b"
 )
+# systemd: `Main process exited, code=dumped, status=4/ILL`.
+_SYSTEMD = re.compile(r"\bcode=(?:killed|dumped),? status=\d{1,3}/(SIG)?([A-Z]{2,6}\d?)\b")
 _CODE = re.compile(
     r"(?:exit(?:ed|s|ing)?[ _-]?(?:unexpectedly )?(?:with )?(?:a )?(?:non-zero )?(?:exit )?(?:code|status)"
     r"|exitcode|return(?:ed)?(?: a non-zero)?(?: with)?(?: exit)? ?code|returncode|exited with|exit value"
@@ -109,12 +115,15 @@ def _signal(text: str) -> str | None:
         word = "SIGBUS"
     if word is not None and "fatal python error" not in lower:
         return word
-    said = _SAID.search(text)
+    said = _SAID.search(text) or _SAID_ALONE.search(text)
     if said:
         return _SAID_SIGNALS[said[1].lower()]
     named = _NAME.search(text)
     if named:
         return named[1]
+    unit = _SYSTEMD.search(text)
+    if unit:
+        return f"SIG{unit[2]}"
     number = _NUMBER.search(text)
     return signals.name_of(int(number[1] or number[2])) if number else None
 

@@ -15,7 +15,7 @@ from lastwords.evidence.text.reader import Reader, mention, says
 _SHARED = re.compile(
     r"SemLock|multiprocessing/(?:synchronize|queues|heap|shared_memory|context|pool)|_multiprocessing"
     r"|torch/multiprocessing|shared_memory|posix_ipc|/dev/shm|Memory file system|memory file system|psm_|/torch_\d"
-    r"|shm_open|plasma|ctx\.Lock|ctx\.Semaphore|mp\.Queue|mp\.Lock"
+    r"|shm_open|shm\.h\b|shm\.cc\b|shmem|plasma|ctx\.Lock|ctx\.Semaphore|mp\.Queue|mp\.Lock"
 )
 _DISK = re.compile(
     r"/tmp|spill|checkpoint|torch\.save|safetensors|\.write\(|h5py|to_parquet|logging/__init__|shutil|/var/|/home/"
@@ -57,6 +57,7 @@ READER = Reader(
         says("shm-hint", "shared memory", r"out of shared memory|insufficient shared memory|shared memory limit|shm-size"),
         says("shm-hint", "shm", r"insufficient shared memory \(shm\)|increase.{0,20}shm"),
         says("shm-open-failed", "unable to open shared memory object"),
+        says("shm-full", "unable to write to file", r"unable to write to file <?/?torch_\d"),
         says("shm-open-failed", "unable to mmap", r"unable to mmap \d{1,20} bytes from file"),
         says("disk-full", "% full", r"is over \d\d% full|\b(?:9[5-9]|100)% full"),
         says("disk-full", "disk|ephemeral", r"disk (?:is )?full|DiskPressure|out of disk|no disk space|low disk space|disk space.{0,30}(?:exhaust|insufficient|low|ran out)|ephemeral-storage"),
@@ -74,6 +75,7 @@ READER = Reader(
         says("no-threads", "thread creation failed"),
         says("no-threads", "native thread", r"unable to create (?:new )?native thread"),
         says("no-threads", "thread", r"(?:cannot|can't|unable to|failed to) (?:create|spawn|start) (?:a )?(?:new )?(?:worker |OS |native )?thread", unless="can't start new thread"),
+        says("no-threads", "resources for omp thread", r"unable to allocate necessary resources for OMP thread"),
         says("no-threads", "pids.max|user processes|nproc", r"pids\.max|max user processes|nproc limit"),
         says("threads-refused", "can't start new thread"),
         says("seccomp", "bad system call|sigsys", r"Bad system call|SIGSYS"),

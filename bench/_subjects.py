@@ -1,15 +1,17 @@
 """The small jobs that recording is measured on.
 
 Each is a process that does one round of its work per line on its standard input and answers with the nanoseconds it
-took: `bench.recording` lets a recorded one and a plain one take turns.
+took, by the clock and of CPU: `bench.recording` lets a recorded one and a plain one take turns.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 TASKS = 500
 IMAGES = 1024
@@ -49,9 +51,25 @@ def dataloader() -> Callable[[], object]:
     return lambda: sum(1 for _ in loader)
 
 
+def cpu_ns() -> int:
+    """Of this process and its workers: what others on the machine do is not in it."""
+    return sum(
+        int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[0])
+        for pid in (os.getpid(), *_workers())
+        for thread in os.listdir(f"/proc/{pid}/task")
+    )
+
+
+def _workers() -> Iterator[int]:
+    for thread in os.listdir("/proc/self/task"):
+        yield from map(int, Path(f"/proc/self/task/{thread}/children").read_text().split())
+
+
 if __name__ == "__main__":
     one_round = {"pool": pool, "dataloader": dataloader}[sys.argv[1]]()
+    one_round()  # workers start, pages are touched
     for _ in sys.stdin:
-        begun = time.perf_counter_ns()
+        cpu, begun = cpu_ns(), time.perf_counter_ns()
         one_round()
-        print(time.perf_counter_ns() - begun, flush=True)
+        took = time.perf_counter_ns() - begun
+        print(took, cpu_ns() - cpu, flush=True)

@@ -26,8 +26,13 @@ from lastwords.watch.watcher import Watcher
 PATIENCE_WITH_DYING = 10.0
 PATIENCE = 0.25
 GLANCE = 0.05
-# Helpers of multiprocessing, which go when the last of those goes that they serve. On a busy machine we may be first.
-ENDS_BY_ITSELF = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+# They go when the last of those goes that they serve, Spark's when its JVM does: we may be first.
+ENDS_BY_ITSELF = (
+    "multiprocessing.resource_tracker",
+    "multiprocessing.forkserver",
+    "pyspark.daemon",
+    "spark_daemon",
+)
 JOB_CONTROL = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
 

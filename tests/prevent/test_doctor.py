@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -167,14 +168,24 @@ class TestTheInterpreter:
         script.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid; wait\n")
         script.chmod(0o755)
         assert interpreter.ask(str(script), patience=1.0).died == "no answer within 1 s"
-        stat = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
-        assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+        child = int((tmp_path / "pid").read_text())
+        until = time.monotonic() + 30
+        while _is_alive(child) and time.monotonic() < until:
+            time.sleep(0.01)  # it was killed, and is nobody's child here: nothing tells when that is done
+        assert not _is_alive(child)
 
     def test_garbage_before_the_answer_and_instead_of_it(self):
         good = b'noise\n{"python": "3.12.1", "imports": {"torch": {"version": "2"}}}\n'
         assert interpreter.read(good, 0, "", "python").python == "3.12.1"
         for bad in (b"", b"{", b"[]", b'{"python": 3}'):
             assert interpreter.read(bad, 1, "last line", "python").died == "exit code 1: last line"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 class TestPreflight:

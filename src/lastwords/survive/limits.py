@@ -5,6 +5,7 @@ Looking costs one small file of /proc for each worker, some times a second and o
 
 from __future__ import annotations
 
+import sys
 import time
 
 from lastwords.survive import channel, worker
@@ -92,12 +93,12 @@ class Limits:
         found: list[tuple[Seat, Sentence | None]] = []
         largest = 0
         for seat in seats:
-            if seat.worker is None or not seat.worker.is_serving or seat.worker.is_retiring:
+            if seat.worker is None or not seat.worker.is_serving:
                 continue
             used = own_bytes(seat.worker.pid)
             largest = max(largest, used)
             sentence, is_outgrown = self._verdict(seat.worker, used)
-            if sentence is not None or is_outgrown:
+            if sentence is not None or (is_outgrown and not seat.worker.is_retiring):
                 found.append((seat, sentence))
         limit = self._policy.memory_limit
         self._next_look = now + (OFTEN if limit is not None and largest > limit // 2 else SELDOM)
@@ -123,7 +124,14 @@ class Limits:
             one.bytes_at_rest = resting
         if growth is not None and resting - one.bytes_at_rest > growth:
             return True
-        return limit is not None and resting > limit * POLITE and private_bytes(one.pid) > limit * POLITE
+        return limit is not None and one.words[channel.RESTING_PRIVATE] > limit * POLITE
+
+
+def polite_bytes(policy: Policy) -> int | None:
+    """From where on a worker has to know what it really has; None: nobody asks."""
+    if policy.memory_limit is not None:
+        return round(policy.memory_limit * POLITE)
+    return None if policy.recycle is None else sys.maxsize
 
 
 def _is_timed(one: WorkerHandle) -> bool:

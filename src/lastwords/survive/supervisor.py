@@ -24,7 +24,7 @@ from lastwords.survive.breaker import HALF_OPEN, OPEN, Breaker
 from lastwords.survive.deaths import Coroner, Death, Sentence
 from lastwords.survive.dispatch import Dispatch, Seat
 from lastwords.survive.handle import Functions, WorkerHandle
-from lastwords.survive.limits import Limits
+from lastwords.survive.limits import Limits, polite_bytes
 from lastwords.survive.policy import OUT_OF_MEMORY, Policy, WorkerDied
 from lastwords.survive.progress import Kind, Progress
 from lastwords.survive.quarantine import Quarantine, refusal
@@ -92,7 +92,7 @@ class Supervisor:
             budget,
             os.getpid() if is_own_child else 0,
             is_prompt=is_prompt,
-            is_weighed=self.policy.recycle is not None or self.policy.memory_limit is not None,
+            weighs_above=polite_bytes(self.policy),
         )
         if context.get_start_method() == "fork":
             recording.prepare_to_fork()

@@ -15,7 +15,7 @@ def own_bytes(pid: int | str) -> int:
     return (resident - shared) * PAGE
 
 
-def private_bytes(pid: int) -> int:
+def private_bytes(pid: int | str) -> int:
     """Pages that nobody else has."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:

@@ -14,7 +14,7 @@ from itertools import starmap
 from lastwords import recording
 from lastwords.survive import channel, descriptors, pickling
 from lastwords.survive.blocks import Blocks, Lending
-from lastwords.survive.weight import own_bytes
+from lastwords.survive.weight import own_bytes, private_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ STEPS = {
 }
 WEIGHING_NS = 10_000_000
 """Between two looks of a worker at its own memory."""
+WEIGHING_SHARE = 100
+"""Between two close looks: so many times what one takes."""
 BELL_NS = 500_000
 """Results wait at most about this long before the supervisor hears of them; it looks by itself as well."""
 PART_NS = 1_000_000
@@ -82,14 +84,15 @@ class Settings:
         parent: int,
         *,
         is_prompt: bool = False,
-        is_weighed: bool = False,
+        weighs_above: int | None = None,
     ) -> None:
+        """`weighs_above`: workers look at their own memory, and closely where it is more than so many bytes."""
         self.role = role
         self.directory = directory
         self.budget = budget
         self.parent = parent
         self.bell_ns = 0 if is_prompt else BELL_NS
-        self.is_weighed = is_weighed
+        self.weighs_above = weighs_above
 
 
 def main(index: int, handover: Handover, settings: Settings, setup: Setup | None) -> None:
@@ -129,8 +132,9 @@ class Worker:
         self._functions: dict[int, Any] = {}
         self._waiting: deque[tuple[int, int, int]] = deque()
         self._rung_ns = 0
-        self._is_weighed = settings.is_weighed
-        self._next_weighing = 0
+        self._is_weighed = settings.weighs_above is not None
+        self._weighs_above = settings.weighs_above or 0
+        self._next_weighing = self._next_close_look = self._shared = 0
         self._is_unheard = False
         self._allocated: dict[int, int] = {}
         self._made: dict[int, weakref.ref[Any]] = {}
@@ -228,9 +232,17 @@ class Worker:
     def _weigh(self) -> None:
         """Between two tasks, where nothing is borrowed. Whoever looks from outside cannot hit that moment."""
         now = time.monotonic_ns()
-        if now >= self._next_weighing:
-            self._next_weighing = now + WEIGHING_NS
-            self._words[channel.RESTING] = own_bytes("self")
+        if now < self._next_weighing:
+            return
+        self._next_weighing = now + WEIGHING_NS
+        own = own_bytes("self")
+        self._words[channel.RESTING] = own
+        if own > self._weighs_above and now >= self._next_close_look:
+            # Less what a fork shares with its parent. It takes the longer the more there is.
+            self._shared = own - private_bytes("self")
+            after = time.monotonic_ns()
+            self._next_close_look = after + WEIGHING_SHARE * (after - now)
+        self._words[channel.RESTING_PRIVATE] = own - self._shared
 
     def _load(self, function: int, payload: Any, blocks: list[tuple[int, int]]) -> tuple[Any, ...]:
         if isinstance(payload, tuple):

@@ -21,6 +21,7 @@ awk -v status="$cargo_status" '
         verdict = status == 0 ? "ok" : "FAILED (status " status ")"
         printf "cargo test: %s. %d passed; %d failed; %d ignored\n", verdict, passed, failed, ignored
     }' "$logs/cargo-test.log"
-echo "pytest: $(tail -n 1 "$logs/pytest.log" | sed 's/^=* *//; s/ *=*$//')"
+# Not simply the last line: what the tests leave behind may speak after it.
+echo "pytest: $(grep -E ' in [0-9.]+s( \([0-9:]+\))? =*$' "$logs/pytest.log" | tail -n 1 | sed 's/^=* *//; s/ *=*$//')"
 
 [ "$cargo_status" -eq 0 ] && [ "$pytest_status" -eq 0 ]

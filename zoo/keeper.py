@@ -92,8 +92,12 @@ def options(death: str) -> list[str]:
     return list(expected(death).get("options", ()))
 
 
+# Of OpenMP: scikit-learn sets KMP_DUPLICATE_LIB_OK where it is imported, and two runtimes then live side by side.
+NOT_TAKEN_ALONG = ("LASTWORDS", "KMP_")
+
+
 def environment(home: Path | None = None) -> dict[str, str]:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("LASTWORDS")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(NOT_TAKEN_ALONG)}
     variables["PYTHONPATH"] = str(ZOO.parent)
     if home is not None:
         variables["LASTWORDS_HOME"] = str(home)

@@ -47,7 +47,12 @@ def descriptors() -> dict[str, str]:
 def shared_memory_files() -> list[str]:
     """Of ours, as torch names them: other jobs of the machine, and whoever runs `lastwords run` beside us, have some."""
     ours = re.compile(rf"(?<!\d){os.getpid()}(?!\d)")
-    return [name for name in os.listdir("/dev/shm") if ours.search(name)]
+    # Intel's OpenMP names its file by the pid as well, and one whose process was aborted stays for the next with that pid.
+    return [
+        name
+        for name in os.listdir("/dev/shm")
+        if ours.search(name) and not name.startswith("__KMP_REGISTERED_LIB_")
+    ]
 
 
 def arenas() -> int:

@@ -115,3 +115,23 @@ def test_a_failing_adapter_is_off_and_says_so_in_the_record(record):
     assert ran.stdout == "went on\n"
     (box,) = ran.boxes()
     assert any("adapter of concurrent.futures.process is off" in event["text"] for event in box["events"])
+
+
+def test_functions_that_we_stand_around_can_be_sent_to_a_worker(record):
+    ran = record(
+        """
+        import concurrent.futures, copy, multiprocessing, os, pickle, signal, sys
+
+        if __name__ == "__main__":
+            for one in (os.kill, os.killpg, os.execv, os._exit, sys.exit):
+                assert pickle.loads(pickle.dumps(one)) is one and copy.copy(one) is one
+            spawn = multiprocessing.get_context("spawn")
+            with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
+                assert pool.submit(os.kill, os.getpid(), 0).result() is None
+            worker = spawn.Process(target=sys.exit, args=(3,))
+            worker.start()
+            worker.join()
+            print(worker.exitcode)
+        """
+    )
+    assert (ran.returncode, ran.stdout) == (0, "3\n"), ran.stderr

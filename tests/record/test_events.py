@@ -61,3 +61,43 @@ def test_an_exec_that_fails_is_not(record):
 
 def test_wrapped_functions_still_look_like_themselves():
     assert os.kill.__name__ == "kill"
+
+
+def test_who_left_is_noted_with_all_callers(record):
+    ran = record(
+        """
+        import os, sys
+
+        def deep():
+            os._exit(7)
+
+        def caught():
+            try:
+                sys.exit("not yet")
+            except SystemExit as error:
+                return error.code
+
+        print(caught(), flush=True)
+        deep()
+        """
+    )
+    assert (ran.returncode, ran.stdout) == (7, "not yet\n")
+    (box,) = ran.boxes()
+    calls = [(one["kind"], one["message"], one["fatal"]) for one in box["exceptions"]]
+    assert calls == [("sys.exit", "1", False), ("os._exit", "7", False)]
+    functions = [[frame["function"] for frame in one["frames"]] for one in box["exceptions"]]
+    assert functions == [["caught", "<module>"], ["deep", "<module>"]]
+    assert box["exceptions"][1]["frames"][0]["line"] == 5
+
+
+def test_an_orderly_end_of_a_worker_is_no_news(record):
+    ran = record(
+        """
+        import multiprocessing, os
+        worker = multiprocessing.get_context("fork").Process(target=int)
+        worker.start()
+        worker.join()
+        """
+    )
+    assert ran.returncode == 0
+    assert [one["exceptions"] for one in ran.boxes()] == [[], []]

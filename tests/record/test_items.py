@@ -63,6 +63,29 @@ def test_each_marks_by_number_and_passes_everything_on(record):
     assert (live["current"]["index"], live["items_done"]) == (2, 2)
 
 
+def test_memory_that_items_keep_is_shared_out_among_those_between_two_looks(record):
+    """Of 2 ms and 4 MB each: every item has its share, and together they have it all, but for those since the last look."""
+    ran = record(
+        """
+        import os, time, lastwords
+        kept = []
+        for n in lastwords.each(range(41)):
+            if n == 40:
+                os.kill(os.getpid(), 9)
+            kept.append(b"x" * (4 << 20))
+            end = time.monotonic() + 0.002
+            while time.monotonic() < end:
+                pass
+        """
+    )
+    changes = [item["rss_change_kib"] for item in ran.boxes()[0]["items"]]
+    assert len(changes) == 40
+    told = [change for change in changes[1:] if change]
+    assert len(told) >= 30
+    assert sorted(told)[len(told) // 2] == pytest.approx(4096, rel=0.2)
+    assert sum(told) == pytest.approx(4096 * len(told), rel=0.2)
+
+
 def test_who_killed_whom_is_noted(record):
     ran = record(POOL.format(dies="os.kill(os.getpid(), 9)", chunksize=1))
     main, *workers = ran.boxes()

@@ -154,7 +154,7 @@ pub struct FinishedItem {
     pub index: i64,
     pub started_ns: u64,
     pub duration_ns: u64,
-    /// In KiB. Only taken for items long enough that reading it costs nothing beside them.
+    /// In KiB. Only taken for items that are not short: their share of the growth between two looks, some of them apart.
     pub rss_change: i64,
     pub key: Text<60>,
 }

@@ -32,6 +32,9 @@ static THIS_THREAD_STATE: AtomicUsize = AtomicUsize::new(0);
 /// Looks for the function behind faulthandler's. It is private and not in every version, so it only comes second:
 /// before a "Fatal Python error" aborts, CPython takes faulthandler apart, and only this one still works.
 pub fn find_second_dumper() {
+    if DUMP_THREADS.load(Ordering::Relaxed) != 0 {
+        return;
+    }
     // SAFETY: constant names.
     unsafe {
         let find = |name: &core::ffi::CStr| libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize;

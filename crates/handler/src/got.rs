@@ -5,7 +5,7 @@
 //! loader made read-only after relocation (RELRO) are opened for the write and closed again.
 
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 #[repr(C)]
 struct Dynamic {
@@ -50,6 +50,7 @@ struct Search {
     replacement: usize,
     skip_from: u64,
     skip_to: u64,
+    only_notes: bool,
 }
 
 /// How often the loader had added and removed objects when we last looked at them all.
@@ -59,6 +60,13 @@ static SEEN_SUBS: AtomicU64 = AtomicU64::new(0);
 /// its largest library has a hundred thousand relocations. An object that finds no place is looked at again.
 static VISITED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 static REDIRECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Slots that were found and not written to: see `note`. Addresses are even; the lowest bit says "read-only".
+static NOTED: [AtomicUsize; 512] = [const { AtomicUsize::new(0) }; 512];
+static NOTED_COUNT: AtomicUsize = AtomicUsize::new(0);
+const READ_ONLY: usize = 1;
+/// There was no place for a slot: objects that count as looked at were not, and the next walk begins anew.
+static IS_NOTED_IN_PART: AtomicBool = AtomicBool::new(false);
 
 /// Has anything been loaded since `redirect` last ran?
 pub(crate) fn is_stale() -> bool {
@@ -75,17 +83,56 @@ pub(crate) fn is_stale() -> bool {
 
 /// Points every object's slot for `name` at `replacement`; how many were newly pointed there.
 pub(crate) fn redirect(name: &'static CStr, replacement: usize) -> usize {
+    REDIRECTED.store(0, Ordering::Relaxed);
+    walk(name, replacement, false);
+    REDIRECTED.load(Ordering::Relaxed)
+}
+
+/// Finds the slots and leaves them as they are: `redirect` then writes to them, here or in a child that was forked
+/// meanwhile. Its walk would map a megabyte of symbol tables into each child (numpy and OpenSSL; torch has more).
+pub(crate) fn note(name: &'static CStr, replacement: usize) {
+    walk(name, replacement, true);
+    if IS_NOTED_IN_PART.swap(false, Ordering::Relaxed) {
+        forget_visits();
+    }
+}
+
+fn walk(name: &'static CStr, replacement: usize, only_notes: bool) {
     let (skip_from, skip_to) = own_extent(replacement);
     let mut search = Search {
         name,
         replacement,
         skip_from,
         skip_to,
+        only_notes,
     };
-    REDIRECTED.store(0, Ordering::Relaxed);
     // SAFETY: the loader holds its lock during the walk, so no object goes away under us.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    REDIRECTED.load(Ordering::Relaxed)
+}
+
+/// What was noted lies where it lay: nothing was unloaded since, `visit` has seen to that.
+unsafe fn write_noted(replacement: usize) {
+    for place in NOTED.iter().take(NOTED_COUNT.swap(0, Ordering::Relaxed)) {
+        let noted = place.load(Ordering::Relaxed);
+        let slot = (noted & !READ_ONLY) as *mut usize;
+        // SAFETY: a slot of an object that is still loaded, under the loader's lock.
+        unsafe {
+            if *slot != replacement {
+                write_slot(slot, replacement, noted & READ_ONLY != 0);
+            }
+        }
+    }
+}
+
+fn note_slot(slot: *mut usize, read_only: bool) {
+    let count = NOTED_COUNT.load(Ordering::Relaxed);
+    match NOTED.get(count) {
+        Some(place) => {
+            place.store(slot as usize | usize::from(read_only), Ordering::Relaxed);
+            NOTED_COUNT.store(count + 1, Ordering::Relaxed);
+        }
+        None => IS_NOTED_IN_PART.store(true, Ordering::Relaxed),
+    }
 }
 
 /// The object that the replacement itself lives in must keep calling the real function.
@@ -107,6 +154,9 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
         if SEEN_SUBS.swap(info.dlpi_subs, Ordering::Relaxed) != info.dlpi_subs {
             forget_visits(); // something was unloaded, and its place may be another's now
         }
+        if !search.only_notes {
+            write_noted(search.replacement);
+        }
         let is_ours = info.dlpi_addr >= search.skip_from && info.dlpi_addr <= search.skip_to;
         if first_visit(info.dlpi_addr) && !is_ours && !is_the_systems(info.dlpi_name) {
             visit_object(info, search);
@@ -116,6 +166,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, search: *mut
 }
 
 fn forget_visits() {
+    NOTED_COUNT.store(0, Ordering::Relaxed);
     for place in &VISITED {
         place.store(0, Ordering::Relaxed);
     }
@@ -237,7 +288,12 @@ unsafe fn visit_slot(
         }
         let slot = (info.dlpi_addr + relocation.offset) as *mut usize;
         if *slot != search.replacement {
-            write_slot(slot, search.replacement, is_read_only(headers, relocation.offset));
+            let read_only = is_read_only(headers, relocation.offset);
+            if search.only_notes {
+                note_slot(slot, read_only);
+            } else {
+                write_slot(slot, search.replacement, read_only);
+            }
         }
     }
 }

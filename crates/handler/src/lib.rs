@@ -22,4 +22,4 @@ mod threads;
 pub use alternate_stack::ensure as ensure_alternate_stack;
 pub use capture::{find_second_dumper, set_python_dumper};
 pub use probe::listen as listen_for_probes;
-pub use signals::{come_back, install, refresh, refresh_if_due, set_python_trampoline, stand_aside};
+pub use signals::{come_back, install, prepare, refresh, refresh_if_due, set_python_trampoline, stand_aside};

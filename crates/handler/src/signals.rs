@@ -60,23 +60,42 @@ pub fn install() {
     if INSTALLED.swap(true, Ordering::AcqRel) {
         return;
     }
-    // SAFETY: dlvsym with constant names; __abort_msg is glibc's pointer to its last words. The fork hook
-    // only makes system calls.
-    unsafe {
-        let place = libc::dlvsym(
+    find_abort_message();
+    // SAFETY: the hook only makes system calls.
+    unsafe { libc::pthread_atfork(None, None, Some(in_forked_child)) };
+    refresh();
+}
+
+/// Looks up what `install` needs and installs nothing. For a process that is not recorded and forks children that are: each
+/// of them then reads no library's tables, and has less memory of its own.
+pub fn prepare() {
+    find_abort_message();
+    threads::note();
+    exception::find_runtime();
+    capture::find_second_dumper();
+}
+
+fn find_abort_message() {
+    if !ABORT_MESSAGE.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    // SAFETY: constant names; __abort_msg is glibc's pointer to its last words.
+    let place = unsafe {
+        libc::dlvsym(
             libc::RTLD_DEFAULT,
             c"__abort_msg".as_ptr(),
             c"GLIBC_PRIVATE".as_ptr(),
-        );
-        ABORT_MESSAGE.store(place.cast(), Ordering::Relaxed);
-        libc::pthread_atfork(None, None, Some(in_forked_child));
-    }
-    refresh();
+        )
+    };
+    ABORT_MESSAGE.store(place.cast(), Ordering::Relaxed);
 }
 
 /// Looks whether anything was loaded or installed since we last looked: new objects get our thread hook, new
 /// handlers get us in front of them. Cheap when nothing happened; called between items and after imports.
 pub fn refresh() {
+    if !INSTALLED.load(Ordering::Relaxed) {
+        return; // items may be marked in a process that is not recorded: it keeps its own handlers
+    }
     if got::is_stale() {
         threads::cover();
         exception::find_runtime();

@@ -5,7 +5,7 @@
 //! stack to crash on and takes it away again when the thread ends.
 
 use crate::got;
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use lastwords_blackbox::layout::EventKind;
@@ -15,6 +15,7 @@ type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create =
     unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Start, *mut c_void) -> i32;
 
+const NAME: &CStr = c"pthread_create";
 const SIZE: usize = 128 << 10;
 const GUARD: usize = 4096;
 
@@ -34,14 +35,21 @@ pub(crate) fn cover() -> usize {
     if REAL.load(Ordering::Relaxed) == 0 && !prepare() {
         return 0;
     }
-    got::redirect(c"pthread_create", create as *const () as usize)
+    got::redirect(NAME, create as *const () as usize)
+}
+
+/// Finds what `cover` will redirect, and redirects nothing.
+pub(crate) fn note() {
+    if REAL.load(Ordering::Relaxed) != 0 || prepare() {
+        got::note(NAME, create as *const () as usize);
+    }
 }
 
 fn prepare() -> bool {
     let mut key: libc::pthread_key_t = 0;
     // SAFETY: constant name; the key's destructor only frees what `begin` stored under it.
     unsafe {
-        let real = libc::dlsym(libc::RTLD_DEFAULT, c"pthread_create".as_ptr());
+        let real = libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr());
         if real.is_null() || libc::pthread_key_create(&mut key, Some(free)) != 0 {
             return false;
         }

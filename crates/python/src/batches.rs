@@ -1,113 +1,175 @@
-//! The items of a DataLoader's batch, fetched one after the other, each named while it is worked on.
+//! The items of a DataLoader's batch: each named while it is worked on, and then taken apart into columns.
 //!
-//! In Python the naming cost as much as a small item itself.
+//! In Python the naming cost as much as a small item itself, and so did the columns.
 
-use crate::crossing;
-use crate::marks::{Batch, COLLATE, FETCH, index_and_key, tell};
-use crate::record::{mark_begin, mark_next};
+use crate::marks::{Batch, COLLATE, FETCH, index_and_key};
+use crate::record::mark_begin;
+use crate::survive::ItemWords;
 use lastwords_blackbox::clock::monotonic_ns;
 use lastwords_blackbox::layout::NONE;
 use lastwords_blackbox::live;
+use pyo3::PyTypeInfo;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
-use std::sync::atomic::{AtomicI64, Ordering};
+use pyo3::types::{PyBool, PyByteArray, PyFloat, PyInt, PyList, PyTuple};
 
-/// What a worker shares with its supervisor: which item of its batch it is at, and since when.
-struct Place {
-    item: *const AtomicI64,
-    began: *const AtomicI64,
+/// Hands out the indices of a batch, each named until the next is asked for; after the last, the batch is.
+///
+/// An iterator, and no loop of its own: the interpreter runs `dataset[index]` of a class in Python without leaving its
+/// own loop, and a call from here cost more than the name.
+#[pyclass(module = "lastwords._native")]
+struct NamedIndices {
+    indices: Py<PyList>,
+    words: Py<ItemWords>,
+    batch: Batch,
+    next: usize,
+    since: u64,
+    slowest: (u64, i64),
 }
 
-// SAFETY: both point into memory that stays mapped for the worker's life, and are only reached as atomics.
-unsafe impl Send for Place {}
-// SAFETY: as above.
-unsafe impl Sync for Place {}
-
-impl Place {
-    fn be_at(&self, position: usize, now: u64) {
-        // SAFETY: see above.
-        unsafe {
-            (*self.item).store(position as i64, Ordering::Relaxed);
-            (*self.began).store(now as i64, Ordering::Relaxed);
+impl NamedIndices {
+    /// Of the item that was handed out last.
+    fn note_time(&mut self, now: u64) {
+        let nanoseconds = now.saturating_sub(self.since);
+        if self.next > 0 && nanoseconds > self.slowest.0 {
+            self.slowest = (nanoseconds, self.next as i64 - 1);
         }
+        self.since = now;
     }
-}
 
-#[pyclass(module = "lastwords._native", frozen)]
-struct ItemByItem {
-    dataset: Py<PyAny>,
-    on_error: Py<PyAny>,
-    place: Place,
-}
-
-/// Nanoseconds of the slowest item so far, and its position.
-#[derive(Clone, Copy)]
-struct Slowest(u64, i64);
-
-impl Slowest {
-    fn or(self, nanoseconds: u64, position: usize) -> Self {
-        if nanoseconds > self.0 {
-            Self(nanoseconds, position as i64)
+    fn name(&mut self, index: &Bound<'_, PyAny>, now: u64) {
+        let (number, key) = index_and_key(index);
+        if self.next > 0 && number != NONE {
+            live::advance_at(number, FETCH, now);
+            lastwords_handler::refresh_if_due(now);
         } else {
-            self
+            if self.next > 0 {
+                live::end();
+            }
+            mark_begin(number, key.as_bytes(), FETCH);
         }
+        self.batch.add(number, key);
     }
 }
 
 #[pymethods]
-impl ItemByItem {
-    /// `item` and `began`: addresses of two aligned 64-bit words, mapped for as long as the process lives.
+impl NamedIndices {
     #[new]
-    fn new(dataset: Py<PyAny>, on_error: Py<PyAny>, item: usize, began: usize) -> Self {
+    fn new(indices: Py<PyList>, words: Py<ItemWords>) -> Self {
         Self {
-            dataset,
-            on_error,
-            place: Place {
-                item: std::ptr::with_exposed_provenance(item),
-                began: std::ptr::with_exposed_provenance(began),
-            },
+            indices,
+            words,
+            batch: Batch::default(),
+            next: 0,
+            since: 0,
+            slowest: (0, -1),
         }
     }
 
-    /// `[dataset[index] for index in indices]`, the nanoseconds of the slowest of them, and its position.
-    #[pyo3(signature = (indices, /))]
-    fn fetch<'py>(
-        &self,
-        py: Python<'py>,
-        indices: &Bound<'py, PyList>,
-    ) -> PyResult<(Bound<'py, PyList>, u64, i64)> {
-        let dataset = self.dataset.bind(py);
-        let found = PyList::empty(py);
-        let mut batch = Batch::default();
-        let mut slowest = Slowest(0, -1);
-        let mut before = monotonic_ns();
-        for (position, index) in indices.iter().enumerate() {
-            let (number, key) = index_and_key(&index);
-            if position == 0 || number == NONE {
-                if position > 0 {
-                    live::end();
-                }
-                mark_begin(number, key.as_bytes(), FETCH);
-            } else {
-                mark_next(number, FETCH);
-            }
-            self.place.be_at(position, before);
-            let value = crossing::call(|| dataset.get_item(&index)).inspect_err(|error| {
-                tell(py, &self.on_error, error);
-                live::end();
-            })?;
-            found.append(value)?;
-            batch.add(number, key);
-            let now = monotonic_ns();
-            slowest = slowest.or(now - before, position);
-            before = now;
-        }
-        live::end();
-        live::begin_step(batch.take().as_bytes(), COLLATE);
-        Ok((found, slowest.0, slowest.1))
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let now = monotonic_ns();
+        self.note_time(now);
+        let indices = self.indices.bind(py);
+        let Some(index) = (self.next < indices.len())
+            .then(|| indices.get_item(self.next).ok())
+            .flatten()
+        else {
+            live::end();
+            live::begin_step(self.batch.take().as_bytes(), COLLATE);
+            return None;
+        };
+        self.name(&index, now);
+        self.words.get().be_at(self.next, now);
+        self.next += 1;
+        Some(index)
+    }
+
+    /// Nanoseconds of the slowest item so far, and its position (-1: there was none).
+    #[getter]
+    fn slowest(&self) -> (u64, i64) {
+        self.slowest
     }
 }
 
+/// Tuples or lists, part by part. None: they are not all of that type and of one length.
+#[pyfunction]
+#[pyo3(signature = (samples, /))]
+fn columns<'py>(samples: &Bound<'py, PyList>) -> PyResult<Option<Vec<Bound<'py, PyTuple>>>> {
+    let first = samples.get_item(0)?;
+    if first.is_exact_instance_of::<PyTuple>() {
+        taken_apart::<PyTuple>(samples, |row| row.len(), |row, part| row.get_item(part))
+    } else {
+        taken_apart::<PyList>(samples, |row| row.len(), |row, part| row.get_item(part))
+    }
+}
+
+fn taken_apart<'py, T: PyTypeInfo>(
+    samples: &Bound<'py, PyList>,
+    length_of: impl Fn(&Bound<'py, T>) -> usize,
+    part_of: impl Fn(&Bound<'py, T>, usize) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Option<Vec<Bound<'py, PyTuple>>>> {
+    let exact = samples.iter().map(|sample| sample.cast_into_exact::<T>().ok());
+    let Some(rows) = exact.collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let width = rows.first().map_or(0, &length_of);
+    if rows.iter().any(|row| length_of(row) != width) {
+        return Ok(None);
+    }
+    let column = |part| {
+        let parts = rows
+            .iter()
+            .map(|row| part_of(row, part))
+            .collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(samples.py(), parts)
+    };
+    (0..width).map(column).collect::<PyResult<_>>().map(Some)
+}
+
+/// A column of Python's own numbers as those of the machine: `q` (int), `d` (float) or `?` (bool), and the bytes.
+///
+/// None: they are not all of one such type, or one is too large.
+#[pyfunction]
+#[pyo3(signature = (column, /))]
+fn numbers<'py>(column: &Bound<'py, PyAny>) -> Option<(char, Bound<'py, PyByteArray>)> {
+    let values: Vec<Bound<'py, PyAny>> = match column.cast::<PyTuple>() {
+        Ok(column) => column.iter().collect(),
+        Err(_) => column.cast::<PyList>().ok()?.iter().collect(),
+    };
+    let first = values.first()?;
+    let (kind, bytes) = if first.is_exact_instance_of::<PyInt>() {
+        ('q', machine_bytes::<PyInt, i64, 8>(&values, i64::to_ne_bytes)?)
+    } else if first.is_exact_instance_of::<PyFloat>() {
+        ('d', machine_bytes::<PyFloat, f64, 8>(&values, f64::to_ne_bytes)?)
+    } else {
+        (
+            '?',
+            machine_bytes::<PyBool, bool, 1>(&values, |value| [u8::from(value)])?,
+        )
+    };
+    Some((kind, PyByteArray::new(column.py(), &bytes)))
+}
+
+/// None: one is not of exactly that type, or does not fit.
+fn machine_bytes<'py, T: PyTypeInfo, V: for<'a> FromPyObject<'a, 'py>, const N: usize>(
+    values: &[Bound<'py, PyAny>],
+    bytes_of: impl Fn(V) -> [u8; N],
+) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(N * values.len());
+    for value in values {
+        if !value.is_exact_instance_of::<T>() {
+            return None;
+        }
+        bytes.extend_from_slice(&bytes_of(value.extract().ok()?));
+    }
+    Some(bytes)
+}
+
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<ItemByItem>()
+    m.add_class::<NamedIndices>()?;
+    m.add_function(wrap_pyfunction!(columns, m)?)?;
+    m.add_function(wrap_pyfunction!(numbers, m)?)
 }

@@ -50,9 +50,7 @@ fn push_value(line: &mut String, value: &Bound<'_, PyAny>, depth: usize) {
     if value.is_exact_instance_of::<PyInt>() {
         // Beyond 64 bits its text could have millions of digits.
         match value.extract::<i64>() {
-            Ok(number) => {
-                let _ = write!(line, "{number}");
-            }
+            Ok(number) => push_number(line, number),
             Err(_) => line.push_str("<large int>"),
         }
     } else if is_small {
@@ -72,6 +70,25 @@ fn push_value(line: &mut String, value: &Bound<'_, PyAny>, depth: usize) {
     } else {
         push_type(line, value);
     }
+}
+
+/// Without the formatter, whose code no worker has in its caches.
+fn push_number(line: &mut String, number: i64) {
+    let mut digits = [0_u8; 20];
+    let mut first = digits.len();
+    let mut rest = number.unsigned_abs();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        line.push('-');
+    }
+    line.push_str(str::from_utf8(&digits[first..]).unwrap_or("?"));
 }
 
 fn push_type(line: &mut String, value: &Bound<'_, PyAny>) {
@@ -164,6 +181,31 @@ fn separate(line: &mut String, shown: &mut usize) {
         line.push_str(", ");
     }
     *shown += 1;
+}
+
+/// Tells of each function that differs from the one before.
+pub(crate) struct Called {
+    note: Py<PyAny>,
+    last: Mutex<Option<Py<PyAny>>>,
+}
+
+impl Called {
+    pub(crate) fn new(note: Py<PyAny>) -> Self {
+        Self {
+            note,
+            last: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn tell(&self, function: &Bound<'_, PyAny>) {
+        let Ok(mut last) = self.last.try_lock() else {
+            return;
+        };
+        if !last.as_ref().is_some_and(|known| known.is(function)) {
+            *last = Some(function.clone().unbind());
+            let _ = self.note.call1(function.py(), (function,));
+        }
+    }
 }
 
 /// Marks that a worker begins a call.

@@ -7,11 +7,16 @@ mod batches;
 mod calls;
 mod crossing;
 mod isa;
+mod kept;
 mod marks;
 mod needs;
 mod pool;
+mod pool_queue;
 mod read;
 mod record;
+mod ring;
+mod rows;
+mod stretches;
 mod survive;
 mod watch;
 mod wrappers;
@@ -24,11 +29,16 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     marks::register(m)?;
     calls::register(m)?;
     pool::register(m)?;
+    pool_queue::register(m)?;
     wrappers::register(m)?;
     read::register(m)?;
     watch::register(m)?;
     isa::register(m)?;
     survive::register(m)?;
+    ring::register(m)?;
+    rows::register(m)?;
+    stretches::register(m)?;
     batches::register(m)?;
+    kept::register(m)?;
     Ok(())
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 pub(crate) const FETCH: u32 = 1;
 pub(crate) const COLLATE: u32 = 3;
-const RUN: u32 = 5;
+pub(crate) const RUN: u32 = 5;
 /// A key is shown on one line: that much of an index is kept.
 const KEY_BYTES: usize = 120;
 /// Indices of a batch that are named; the rest are counted.
@@ -301,10 +301,19 @@ impl MarkedIterator {
     }
 }
 
+const PLAIN: [&str; 4] = [
+    "range_iterator",
+    "list_iterator",
+    "tuple_iterator",
+    "dict_keyiterator",
+];
+
 /// What `lastwords.each` gives: the items of any iterator, each marked by its number until the next is asked for.
 #[pyclass(module = "lastwords._native", frozen)]
 pub(crate) struct MarkedItems {
     items: Py<PyIterator>,
+    /// Of a range, a list or another type of Python itself: its next item runs no code that could throw through us.
+    are_plain: bool,
     on_error: Py<PyAny>,
     count: AtomicI64,
 }
@@ -312,9 +321,10 @@ pub(crate) struct MarkedItems {
 #[pymethods]
 impl MarkedItems {
     #[new]
-    fn new(items: Py<PyIterator>, on_error: Py<PyAny>) -> Self {
+    fn new(items: Bound<'_, PyIterator>, on_error: Py<PyAny>) -> Self {
         Self {
-            items,
+            are_plain: is_plain(&items),
+            items: items.unbind(),
             on_error,
             count: AtomicI64::new(0),
         }
@@ -327,9 +337,18 @@ impl MarkedItems {
     fn __next__<'py>(&self, py: Python<'py>) -> Option<PyResult<Bound<'py, PyAny>>> {
         // The item before it stays marked while the next one is made: a source that dies making item 6 is
         // found "after item 5", and an iterator marks nothing while nobody asks it.
-        let next = crossing::call(|| self.items.bind(py).clone().next());
+        let mut items = self.items.bind(py).clone();
+        let next = if self.are_plain {
+            items.next()
+        } else {
+            crossing::call(|| items.next())
+        };
         match &next {
-            Some(Ok(_)) => mark_next(self.count.fetch_add(1, Ordering::Relaxed), RUN),
+            Some(Ok(_)) => {
+                let number = self.count.load(Ordering::Relaxed);
+                self.count.store(number + 1, Ordering::Relaxed);
+                mark_next(number, RUN);
+            }
             Some(Err(error)) => {
                 tell(py, &self.on_error, error);
                 live::end();
@@ -338,6 +357,15 @@ impl MarkedItems {
         }
         next
     }
+}
+
+fn is_plain(items: &Bound<'_, PyIterator>) -> bool {
+    let kind = items.get_type();
+    let is_builtin = kind.module().is_ok_and(|name| name == "builtins");
+    is_builtin
+        && kind
+            .name()
+            .is_ok_and(|name| PLAIN.iter().any(|known| name == *known))
 }
 
 /// A callable whose exceptions are told before they go on.

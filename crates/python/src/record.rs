@@ -16,6 +16,12 @@ fn start(directory: std::path::PathBuf) -> PyResult<()> {
     made.map_err(|refused| PyOSError::new_err((refused.errno, format!("{} failed", refused.call))))
 }
 
+/// For a process that is not recorded and forks workers that are.
+#[pyfunction]
+fn prepare_to_fork() {
+    lastwords_handler::prepare();
+}
+
 #[pyfunction]
 fn is_recording() -> bool {
     live::is_recording()
@@ -92,12 +98,6 @@ fn note_stop(pid: i64, kind: &str, text: &Bound<'_, PyString>) {
     live::event(EventKind::StopReason, pid, number as i64, &bytes_of(Some(text)));
 }
 
-#[pyfunction]
-#[pyo3(signature = (text, /))]
-fn warned(text: &Bound<'_, PyString>) {
-    live::event(EventKind::Warning, 0, 0, &bytes_of(Some(text)));
-}
-
 /// `frames`: (file, line, function), innermost first.
 #[pyfunction]
 fn exception(
@@ -166,6 +166,7 @@ fn adopt_python_dumper(signal: i32) -> bool {
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(start, m)?)?;
+    m.add_function(wrap_pyfunction!(prepare_to_fork, m)?)?;
     m.add_function(wrap_pyfunction!(is_recording, m)?)?;
     m.add_function(wrap_pyfunction!(describe, m)?)?;
     m.add_function(wrap_pyfunction!(begin, m)?)?;
@@ -174,7 +175,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(end, m)?)?;
     m.add_function(wrap_pyfunction!(note, m)?)?;
     m.add_function(wrap_pyfunction!(note_stop, m)?)?;
-    m.add_function(wrap_pyfunction!(warned, m)?)?;
     m.add_function(wrap_pyfunction!(exception, m)?)?;
     m.add_function(wrap_pyfunction!(say_exit, m)?)?;
     m.add_function(wrap_pyfunction!(adopt_python_trampoline, m)?)?;

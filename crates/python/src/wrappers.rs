@@ -1,10 +1,12 @@
 //! Standing around functions of Python itself, without a frame of ours in anybody's traceback.
 
 use crate::crossing;
-use lastwords_blackbox::layout::EventKind;
+use lastwords_blackbox::layout::{EXCEPTION_FRAMES, EventKind};
 use lastwords_blackbox::live;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+
+const OS_EXIT: &str = "os._exit";
 
 /// What is done before and after the call.
 enum Purpose {
@@ -15,8 +17,13 @@ enum Purpose {
     BehindUs,
     /// `os.execv` and `os.execve`: from here on the process is another program, whose exit is its own affair.
     Exec,
+    /// `os._exit` and `sys.exit`: an exit code tells nobody who called them. The record is that of an exception with their
+    /// name, which none has.
+    Leave { name: &'static str },
     /// `_imp.create_dynamic`, which loads every extension module: what it loads is noted, and covered.
     Import,
+    /// `warnings._showwarnmsg_impl`: a library often warns before it dies.
+    Warn,
 }
 
 /// A function of Python's, called as it was, with something of ours around it.
@@ -32,13 +39,15 @@ impl Around {
             Purpose::Kill { of_group } => note_kill(args, of_group),
             Purpose::BehindUs => lastwords_handler::stand_aside(),
             Purpose::Exec => live::event(EventKind::Exec, 0, 0, b""),
+            Purpose::Leave { name } => note_leave(args, name),
             Purpose::Import => note_import(args),
+            Purpose::Warn => note_warning(args),
         }
     }
 
     fn after(&self) {
         match self.purpose {
-            Purpose::Kill { .. } => {}
+            Purpose::Kill { .. } | Purpose::Leave { .. } | Purpose::Warn => {}
             Purpose::BehindUs => lastwords_handler::come_back(),
             // Only a call that failed returns: it is the same program still.
             Purpose::Exec => live::event(EventKind::Note, 0, 0, b"exec failed"),
@@ -61,6 +70,50 @@ fn note_kill(args: &Bound<'_, PyTuple>, of_group: bool) {
         };
         live::event(EventKind::SentSignal, target, signal, note.as_bytes());
     }
+}
+
+/// Before the call: `os._exit` does not come back. A worker of multiprocessing ends so when all is well.
+fn note_leave(args: &Bound<'_, PyTuple>, name: &str) {
+    let Some(frames) = frames_of_caller(args.py()) else {
+        return;
+    };
+    if frames
+        .first()
+        .is_some_and(|(file, ..)| file.contains(WAYS_TO_KILL[0]))
+    {
+        return;
+    }
+    let code = exit_code(args).to_string();
+    if let Some(mut writer) = live::ExceptionWriter::new(name.as_bytes(), code.as_bytes(), false) {
+        for (file, line, function) in &frames {
+            writer.frame(file.as_bytes(), *line, function.as_bytes());
+        }
+        writer.complete();
+    }
+}
+
+/// As Python takes it: nothing is 0, and a text is printed and is 1.
+fn exit_code(args: &Bound<'_, PyTuple>) -> i64 {
+    match args.get_item(0) {
+        Ok(code) if !code.is_none() => code.extract::<i64>().map_or(1, |code| code & 0xff),
+        _ => 0,
+    }
+}
+
+/// File, line and function, innermost first.
+fn frames_of_caller(py: Python<'_>) -> Option<Vec<(String, u32, String)>> {
+    let mut frames = Vec::new();
+    let mut frame = py.import("sys").ok()?.getattr("_getframe").ok()?.call0().ok()?;
+    while !frame.is_none() && frames.len() < EXCEPTION_FRAMES {
+        let code = frame.getattr("f_code").ok()?;
+        frames.push((
+            code.getattr("co_filename").ok()?.extract().ok()?,
+            frame.getattr("f_lineno").ok()?.extract().unwrap_or(0),
+            code.getattr("co_name").ok()?.extract().ok()?,
+        ));
+        frame = frame.getattr("f_back").ok()?;
+    }
+    Some(frames)
 }
 
 /// Frames of these are the way to the signal and not its reason.
@@ -121,6 +174,19 @@ fn note_import(args: &Bound<'_, PyTuple>) {
     }
 }
 
+/// `DeprecationWarning: and its text`. One that cannot be shown is Python's to complain about.
+fn note_warning(args: &Bound<'_, PyTuple>) {
+    let told = || -> PyResult<String> {
+        let warning = args.get_item(0)?;
+        let category: String = warning.getattr("category")?.getattr("__name__")?.extract()?;
+        let message = warning.getattr("message")?.str()?;
+        Ok(format!("{category}: {}", message.to_string_lossy()))
+    };
+    if let Ok(text) = told() {
+        live::event(EventKind::Warning, 0, 0, text.as_bytes());
+    }
+}
+
 #[pymethods]
 impl Around {
     #[pyo3(signature = (*args, **kwargs))]
@@ -139,7 +205,21 @@ impl Around {
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         self.function.bind(py).getattr(name)
     }
+
+    /// By its name, as the function itself: a pool may be handed `os.kill`, and whoever loads it need not be recorded.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        let function = self.function.bind(py);
+        let module: String = function.getattr("__module__")?.extract()?;
+        let name: String = function.getattr("__name__")?.extract()?;
+        let public = PUBLIC.iter().find(|(inner, _)| *inner == module);
+        let module = public.map_or(module.as_str(), |(_, outer)| *outer);
+        let resolve = py.import("pkgutil")?.getattr("resolve_name")?;
+        Ok((resolve, (format!("{module}:{name}"),)))
+    }
 }
+
+/// Modules in which functions are made, and those that they are known by.
+const PUBLIC: [(&str, &str); 2] = [("posix", "os"), ("_signal", "signal")];
 
 #[pyfunction]
 #[pyo3(signature = (function, *, of_group=false))]
@@ -166,11 +246,29 @@ fn noted_exec(function: Py<PyAny>) -> Around {
     }
 }
 
+/// `name`: `os._exit` or `sys.exit`.
+#[pyfunction]
+fn noted_exit(function: Py<PyAny>, name: &str) -> Around {
+    let name = if name == OS_EXIT { OS_EXIT } else { "sys.exit" };
+    Around {
+        function,
+        purpose: Purpose::Leave { name },
+    }
+}
+
 #[pyfunction]
 fn noted_import(function: Py<PyAny>) -> Around {
     Around {
         function,
         purpose: Purpose::Import,
+    }
+}
+
+#[pyfunction]
+fn noted_warning(function: Py<PyAny>) -> Around {
+    Around {
+        function,
+        purpose: Purpose::Warn,
     }
 }
 
@@ -200,7 +298,9 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(noted_kill, m)?)?;
     m.add_function(wrap_pyfunction!(behind_us, m)?)?;
     m.add_function(wrap_pyfunction!(noted_exec, m)?)?;
+    m.add_function(wrap_pyfunction!(noted_exit, m)?)?;
     m.add_function(wrap_pyfunction!(noted_import, m)?)?;
+    m.add_function(wrap_pyfunction!(noted_warning, m)?)?;
     m.add_function(wrap_pyfunction!(note_collection, m)?)?;
     Ok(())
 }

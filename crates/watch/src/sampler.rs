@@ -33,7 +33,7 @@ const MILLISECOND: u64 = 1_000_000;
 const TICK_NS: u64 = 10 * MILLISECOND;
 const QUIET_NS: u64 = 100 * MILLISECOND;
 /// For one whose memory has been level for a while. A sudden grab is seen by the machine's free memory.
-const IDLE_NS: u64 = 250 * MILLISECOND;
+const IDLE_NS: u64 = 500 * MILLISECOND;
 const IDLE_AFTER_NS: u64 = 3_000 * MILLISECOND;
 const FAST_NS: u64 = 5 * MILLISECOND;
 /// Workers are mostly moved right after they began.
@@ -43,8 +43,10 @@ const RARE_NS: u64 = 3_000 * MILLISECOND;
 const GROWING_NS: u64 = 200 * MILLISECOND;
 /// The first look at what is shared; the next ones as rarely as they have to be.
 const FIRST_OWNERSHIP_NS: u64 = 500 * MILLISECOND;
-/// The part of one core that these looks may take for all processes together: one in this many.
+/// The part of one core that these looks may take for all processes together: one in this many, and one in so many more
+/// for each process. A few workers are looked at often enough to see their pages copied; sixty-four take a thousandth.
 const OWNERSHIP_SHARE: u64 = 400;
+const OWNERSHIP_SHARE_EACH: u64 = 10;
 /// Growth that is worth a closer look: KiB in a second.
 const FAST_KIB: u64 = 64 << 10;
 /// Free memory of the machine that fell by this much in one tick: somebody is taking it.
@@ -256,7 +258,7 @@ impl State {
         let memory = machine_memory();
         let is_taken = self.free_kib.saturating_sub(memory.free_kib) >= TAKEN_KIB;
         self.free_kib = memory.free_kib;
-        let mut next = now + TICK_NS;
+        let mut next = on_a_tick(now + 1);
         let mut has_grown = false;
         let everybody = self.watched.len() as u64;
         for watched in self.watched.values_mut() {
@@ -320,7 +322,7 @@ impl Watched {
     fn sample(&mut self, now: u64, has_swap: bool, everybody: u64) -> bool {
         let Some(resident_kib) = read_resident(&self.statm) else {
             // Gone, or a zombie without memory. Whoever hears of its end removes it.
-            self.due_ns = now + QUIET_NS;
+            self.due_ns = on_a_tick(now + QUIET_NS);
             return false;
         };
         if self.rare_due_ns <= now {
@@ -351,7 +353,12 @@ impl Watched {
             Some(last) if grows_fast(last, &point) => FAST_NS,
             _ => (self.interval_ns * 2).min(if is_idle { IDLE_NS } else { QUIET_NS }),
         };
-        self.due_ns = (now + self.interval_ns).min(self.rare_due_ns);
+        let due_ns = (now + self.interval_ns).min(self.rare_due_ns);
+        self.due_ns = if self.interval_ns < TICK_NS {
+            due_ns
+        } else {
+            on_a_tick(due_ns)
+        };
         self.curve.push(point);
         has_grown
     }
@@ -388,7 +395,8 @@ impl Watched {
         let before = thread_cpu_ns();
         let found = Ownership::of(self.pid);
         let took = thread_cpu_ns().saturating_sub(before);
-        let pause = took.saturating_mul(OWNERSHIP_SHARE).saturating_mul(everybody);
+        let share = OWNERSHIP_SHARE + OWNERSHIP_SHARE_EACH * everybody;
+        let pause = took.saturating_mul(share).saturating_mul(everybody);
         self.ownership_due_ns = now + pause.max(FIRST_OWNERSHIP_NS);
         found
     }
@@ -404,6 +412,12 @@ impl Watched {
             self.membership = now;
         }
     }
+}
+
+/// Not before then, and when the thread is awake anyway: sixty-four workers, each due at a moment of its own, would
+/// wake it three hundred times a second instead of a hundred.
+fn on_a_tick(time_ns: u64) -> u64 {
+    time_ns.next_multiple_of(TICK_NS)
 }
 
 fn grows_fast(last: &Point, now: &Point) -> bool {

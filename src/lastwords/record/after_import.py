@@ -37,6 +37,7 @@ ADAPTERS = {
     "multiprocessing.process": "lastwords.record.adapters.multiprocessing_process",
     "pyspark.context": "lastwords.engines.spark.driver",
     "pyspark.core.context": "lastwords.engines.spark.driver",
+    "pyspark.sql.connect.client.core": "lastwords.engines.spark.connect",
     "pyspark.worker": "lastwords.engines.spark.worker",
     "ray._private.log": "lastwords.record.adapters.ray_processes",
     "ray._private.serialization": "lastwords.engines.ray",
@@ -51,24 +52,50 @@ ADAPTERS = {
     "warnings": "lastwords.record.adapters.warnings",
 }
 
+OF_PROCESSES = frozenset(
+    (
+        "concurrent.futures.process",
+        "joblib.externals.loky.process_executor",
+        "loky.process_executor",
+        "multiprocessing.process",
+    )
+)
+"""Their adapters have nothing to do before somebody makes a `multiprocessing.Process` here. Not `multiprocessing.pool`: it
+has looked up what it will have its processes do before it makes the first of them.
+"""
+_put_off: list[str] = []
 
-def install() -> None:
-    for name in ADAPTERS:
+
+def install(adapters: dict[str, str] = ADAPTERS, *, put_off: frozenset[str] = frozenset()) -> None:
+    """`put_off`: of those that are loaded, the ones to be adapted by `catch_up`."""
+    for name in adapters:
         module = sys.modules.get(name)
+        if module is None:
+            continue
+        if name in put_off:
+            _put_off.append(name)
+        else:
+            adapt(module, adapters)
+    sys.meta_path.insert(0, _finder if adapters is ADAPTERS else _AfterImport(adapters))
+
+
+def catch_up() -> None:
+    while _put_off:
+        module = sys.modules.get(_put_off.pop())
         if module is not None:
             adapt(module)
-    sys.meta_path.insert(0, _AfterImport())
 
 
-def adapt(module: ModuleType) -> None:
+def adapt(module: ModuleType, adapters: dict[str, str] = ADAPTERS) -> None:
     """Calls the module's adapters. One that fails is off, with a line in the record, and nothing more."""
-    for adapter in ADAPTERS.get(module.__name__, "").split():
+    for adapter in adapters.get(module.__name__, "").split():
         _call(adapter, module)
 
 
 def _call(adapter: str, module: ModuleType) -> None:
     try:
-        __import__(adapter)
+        if adapter not in sys.modules:
+            __import__(adapter)
         sys.modules[adapter].adapt(module)
     except Exception as error:
         _native.note(f"adapter of {module.__name__} is off: {type(error).__name__}: {error}")
@@ -77,14 +104,17 @@ def _call(adapter: str, module: ModuleType) -> None:
 class _AfterImport:
     """A meta path finder. Not derived from importlib.abc's class: importing that costs ten milliseconds."""
 
+    def __init__(self, adapters: dict[str, str]) -> None:
+        self._adapters = adapters
+
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in ADAPTERS:
+        if name not in self._adapters:
             return None
         spec = self._found_by_others(name, path, target)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            _shadow_exec(spec)
+            _shadow_exec(spec, self._adapters)
         return spec
 
     def _found_by_others(
@@ -99,14 +129,17 @@ class _AfterImport:
         return None
 
 
-def _shadow_exec(spec: ModuleSpec) -> None:
+_finder = _AfterImport(ADAPTERS)
+
+
+def _shadow_exec(spec: ModuleSpec, adapters: dict[str, str]) -> None:
     loader = spec.loader
     original = loader.exec_module  # type: ignore[union-attr]
 
     def exec_module(module: ModuleType) -> None:
         del loader.exec_module  # type: ignore[union-attr]
         original(module)
-        adapt(module)
+        adapt(module, adapters)
 
     try:
         loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]

@@ -45,7 +45,7 @@ def needs(path: str) -> frozenset[str]:
         return frozenset()
     try:
         text = _section(descriptor)
-    except (OSError, struct.error, IndexError):
+    except (OSError, OverflowError, struct.error, IndexError):  # no file reaches beyond 2^63
         return frozenset()
     finally:
         os.close(descriptor)

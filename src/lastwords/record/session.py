@@ -12,6 +12,7 @@ from lastwords.record.home import home, new_run_directory
 
 VARIABLE = "LASTWORDS"
 
+_RUNTIME = f"{sys.implementation.name} {sys.version.split()[0]}"
 _started = False
 
 
@@ -34,8 +35,8 @@ def enable(role: str | None = None) -> bool:
     return recording
 
 
-def start(directory: str) -> bool:
-    """Records this process in the run's directory. Does nothing the second time."""
+def start(directory: str, *, put_off: frozenset[str] = frozenset()) -> bool:
+    """Records this process in the run's directory. Does nothing the second time. `put_off`: see `after_import`."""
     global _started
     if _started:
         return _native.is_recording()
@@ -45,11 +46,11 @@ def start(directory: str) -> bool:
     except OSError:
         # The run that made the directory has said so already, once for all processes.
         pass
-    _native.describe(runtime=f"{sys.implementation.name} {sys.version.split()[0]}")
+    _native.describe(runtime=_RUNTIME)
     dumper.adopt()
     handlers.stay_in_front()
     events.watch()
-    after_import.install()
+    after_import.install(put_off=put_off)
     atexit.register(endings.at_exit)
     return _native.is_recording()
 

@@ -10,13 +10,30 @@ from lastwords import _native
 from lastwords.record.endings import record_exception
 from lastwords.record.items import note_called
 
+CALL = ("work_id", "fn", "args", "kwargs")
+RESULT = ("work_id", "exception", "result", "exit_pid")
+
 
 def adapt(module: ModuleType) -> None:
-    # Workers take their tasks from a `_SafeQueue`; nobody else calls its `get`.
-    module._SafeQueue.get = _native.TakesTasks(
-        module._SafeQueue.get, module._process_chunk, functools.partial, note_called
-    )
     _record_exceptions(module)
+    _mark_items(module)
+
+
+def _mark_items(module: Any) -> None:
+    """What a task travels in, there and back: ours know when its function is called and when its result is sent."""
+    check(module._CallItem, CALL)
+    check(module._ResultItem, RESULT)
+    module._CallItem, module._ResultItem = _native.pool_items(
+        module._CallItem, module._ResultItem, module._process_chunk, functools.partial, note_called
+    )
+
+
+def check(kind: Any, fields: tuple[str, ...]) -> None:
+    """A Python whose tasks have other fields goes unmarked, and works. (3.10 knows no `exit_pid`)"""
+    code = kind.__init__.__code__
+    found = code.co_varnames[1 : code.co_argcount]
+    if found not in (fields, fields[:3]):
+        raise TypeError(f"{kind.__name__} has other fields than we know: {', '.join(found)}")
 
 
 def _record_exceptions(module: ModuleType) -> None:

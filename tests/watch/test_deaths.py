@@ -17,6 +17,7 @@ PID, PARENT = 100, 50
 EXIT_1 = 1 << 8
 WORKER = LastState(pid=PID, role="ForkProcess-1", worker=1, born_ns=10)
 MAIN = LastState(pid=PID, born_ns=10)
+DAEMON = LastState(pid=PID, role="Spark daemon", born_ns=10)
 
 
 def ended(raw: int | None, state: LastState | None = WORKER, *, pid: int = PID, **more: Any) -> Ended:
@@ -63,6 +64,11 @@ TABLE = [
         History(),
         Verdict.HEALTHY,
     ),
+    # Spark ends its daemon by SIGTERM, and that with exit code 1, once it is up.
+    ("Spark's daemon", ended(EXIT_1, DAEMON), History(), Verdict.HEALTHY),
+    ("Spark's daemon as it starts", ended(signal.SIGTERM, DAEMON), History(), Verdict.HEALTHY),
+    ("the same, by its own SIGHUP", ended(signal.SIGHUP, DAEMON), History(), Verdict.HEALTHY),
+    ("Spark's daemon, killed", ended(signal.SIGKILL, DAEMON), History(), Verdict.DEATH),
     # Exceptions.
     ("uncaught exception", ended(EXIT_1, with_(MAIN, raised=fatal("ValueError"))), History(), Verdict.DEATH),
     ("a worker's", ended(EXIT_1, with_(WORKER, raised=fatal("ValueError"))), History(), Verdict.DEATH),

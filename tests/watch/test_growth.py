@@ -127,7 +127,7 @@ def test_shared_memory_that_is_never_given_back() -> None:
     assert memory.seconds_left == 50.0, "400 MiB are left, and the whole job takes 8 MiB a second"
     bus_error = msgspec.structs.replace(evidence, status=Status(source="", signal="SIGBUS"))
     full = next(one for one in diagnose(bus_error).causes if one.id == "shared-memory-full")
-    assert "it left 2.1 MB more per item over 64 items in /dev/shm" in [term.text for term in full.terms]
+    assert "it left 2.1 MB per item over 64 items in /dev/shm" in [term.text for term in full.terms]
     assert "unlink()" in full.steps[0].text
     kills = OomKills(source="", before=0, after=1)
     killed = msgspec.structs.replace(evidence, status=Status(source="", signal="SIGKILL"), oom_kills=kills)

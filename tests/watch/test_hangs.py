@@ -22,7 +22,8 @@ from lastwords.diagnosis import diagnose
 from lastwords.evidence import Evidence
 from lastwords.evidence.store import Store
 from lastwords.show.json import document
-from lastwords.watch import descriptors
+from lastwords.watch import descriptors, threads
+from lastwords.watch.layout import FIRST_VERSION
 from tests.watch.running import (
     LASTWORDS,
     PATIENCE,
@@ -334,12 +335,14 @@ def test_one_that_is_stopped_is_told_and_not_signalled(home: Path, tmp_path: Pat
     program = """
 with lastwords.item("a", index=1):
     say(os.getpid())
-    sys.stdin.readline()
+    sys.stdin.readline()  # here
 sys.exit(7)
 """
-    with running(home, script(tmp_path, program)) as process:
+    path = script(tmp_path, program)
+    with running(home, path) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
+        wait_for(lambda: threads.look(pid)[0].wait_channel, lambda channel: "pipe_read" in (channel or ""))
         os.kill(pid, signal.SIGSTOP)
         ((found, _),) = kept(home)
         pending = Path(f"/proc/{pid}/status").read_text().partition("ShdPnd:\t")[2].split()[0]
@@ -348,7 +351,10 @@ sys.exit(7)
     assert process.returncode == 7
     assert found.hang is not None and (found.hang.state, found.hang.answered) == ("T", False)
     assert int(pending, 16) == 0
-    assert any("stacks" in one.what for one in found.missing)
+    assert any("native stacks" in one.what for one in found.missing)
+    if sys.version_info >= FIRST_VERSION:
+        assert found.python_stack is not None
+        assert found.python_stack.frames[-1].line == line_of(path), "read from its memory"
 
 
 def test_kill_hung(home: Path, tmp_path: Path) -> None:
@@ -453,6 +459,9 @@ def test_one_that_is_not_let_run_is_starved(
         group.rmdir()
     best = diagnose(found).best
     assert best is not None and best.id == "cpu-starvation", (found.hang, found.machine)
+    # It was moved there while it lived: its group is asked anew at each look.
+    assert found.hang is not None and found.hang.quota == 0.05
+    assert best.facts["quota"] == 0.05
 
 
 @pytest.mark.root

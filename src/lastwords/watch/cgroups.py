@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lastwords import _native
 from lastwords.watch.proc import read_number, read_text
@@ -88,6 +89,17 @@ def throttling(groups: Groups) -> Throttling | None:
     found = [one for path, version in groups.cpu if (one := _throttling(path, version)) is not None]
     limited = (one for one in found if one.quota is not None or one.throttled_ns)
     return next(limited, found[0] if found else None)
+
+
+def throttling_of(pid: int) -> Throttling | None:
+    """Of the group that it is in now."""
+    return throttling(Groups(memory=(), cpu=_cpu_groups(read_text(f"/proc/{pid}/cgroup")), pids=()))
+
+
+@lru_cache(maxsize=64)
+def _cpu_groups(membership: str) -> tuple[Group, ...]:
+    """Mostly the same for all workers of a job, which are looked at again and again."""
+    return tuple(_native.control_groups_of(membership, "cpu"))
 
 
 def _throttling(path: str, version: int) -> Throttling | None:

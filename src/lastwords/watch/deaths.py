@@ -35,8 +35,10 @@ ENDS_SILENTLY_ON_SIGTERM = frozenset({"DataLoader worker"})
 # sends: SIGKILL when the job is over, and a worker that loses its raylet exits with 1.
 ENDED_BY_THEIR_ENGINE = ("Ray worker",)
 # pyspark's daemon, told by SIGTERM that its executor ends, ends with exit code 1, and so do those of its workers that wait
-# for a task.
-LEAVE_WITH_AN_EXIT_CODE = ("Spark daemon", "Spark worker without a task")
+# for a task. One that is told so while it starts, before it knows what to do about the signal, dies of it, or of the
+# SIGHUP that it sends to its whole group then, before it has learnt to ignore it.
+LEAVE_WHEN_TOLD = ("Spark daemon", "Spark worker without a task")
+TELLING = (signal.SIGTERM, signal.SIGHUP)
 # What a process meets when one that it talks to has died. Seen with SIGSEGV in a worker: in ten runs torch's
 # DataLoader raised ConnectionResetError six times, RuntimeError twice and EOFError once.
 BROKEN_LINKS = frozenset({"BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "EOFError"})
@@ -109,7 +111,8 @@ def judge(ended: Ended, history: History) -> Judgement:
 
 
 def _is_idle_of_an_engine(state: LastState, number: int | None) -> bool:
-    roles = ENDED_BY_THEIR_ENGINE if number else ENDED_BY_THEIR_ENGINE + LEAVE_WITH_AN_EXIT_CODE
+    is_told = not number or number in TELLING
+    roles = ENDED_BY_THEIR_ENGINE + LEAVE_WHEN_TOLD if is_told else ENDED_BY_THEIR_ENGINE
     is_of_engine = state.role is not None and state.role.startswith(roles)
     return is_of_engine and not state.has_item and state.fatal is None
 

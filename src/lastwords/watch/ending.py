@@ -8,6 +8,7 @@ from lastwords.watch.curves import Points, Seen
 from lastwords.watch.last_state import LastState
 from lastwords.watch.machine import Beginning, Machine
 from lastwords.watch.memory_kills import MemoryKills
+from lastwords.watch.orders import Order
 from lastwords.watch.processes import Process
 from lastwords.watch.shared_files import Shares
 from lastwords.watch.status import Status
@@ -45,6 +46,8 @@ class Ended:
     """
     probe: str | None = None
     """A snapshot of it, taken not long before: its memory was nearly full."""
+    orders: tuple[Order, ...] = ()
+    """What the job had been told by others until then; looked at only if this was a death."""
     beginning: Beginning | None = None
     machine: Machine | None = None
     """Looked at only if this was a death."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from lastwords.watch import machine, probes
+from lastwords.watch import machine, outside, probes
 from lastwords.watch.curves import Points
 from lastwords.watch.machine import Beginning, Machine
 from lastwords.watch.processes import Process
-from lastwords.watch.threads import CpuTime, Thread, cpu_time, look
+from lastwords.watch.spaces import Mount, mounts_of
+from lastwords.watch.threads import CpuTime, Thread, cpu_use, look
 
 PATIENCE_NS = 1_000_000_000
 """For the answer of a process that hangs. One that is stopped, or sleeps uninterruptibly, gives none."""
@@ -49,6 +50,10 @@ class Hung:
     memory: Points = ()
     probe: str | None = None
     """The file of the snapshot; None: the process gave no answer in time."""
+    inside: outside.Inside | None = None
+    """What its memory says, for one that gave no answer."""
+    mounts: Mapping[str, Mount] = field(default_factory=dict)
+    """Its file systems, by their places."""
     parent_threads: int | None = None
     """Of its parent, when it was forked."""
     machine: Machine | None = None
@@ -145,7 +150,7 @@ class Hangs:
             watched.stood_in = _main_call(watched.asked.threads)
             watched.due_ns = now + GLANCE_NS
             return
-        used = cpu_time(process.pid, now)
+        used = cpu_use(process.pid, now)
         watched.cpu = (*watched.cpu[-1:], used) if used is not None else watched.cpu
 
     def _ask(self, process: Process, watched: _Watched, state: probes.State, now: int) -> Hung:
@@ -160,10 +165,11 @@ class Hangs:
             time=time.time(),
             threads=seen,
             before=self._long_ago(watched.cpu, now),
-            now=cpu_time(process.pid, now),
+            now=cpu_use(process.pid, now),
             memory=self._memory_of(process),
             parent_threads=beginning.parent_threads if beginning is not None else None,
             machine=machine.look(process.pid, beginning, None) if beginning is not None else None,
+            mounts=mounts_of(process.pid),
         )
         probes.forget(hung.box)
         if not _is_stopped(seen):
@@ -192,7 +198,8 @@ class Hangs:
 
     def _explain(self, process: Process, watched: _Watched, hung: Hung) -> None:
         def work() -> None:
-            if self._on_hang(hung):
+            # Here, and not in the loop: whoever reads its memory may have to wait with it.
+            if self._on_hang(replace(hung, inside=_inside(hung))):
                 self.explained.append(hung)
 
         def then() -> None:
@@ -217,6 +224,11 @@ class Hangs:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(process.pidfd, signal.SIGKILL)
                 self.killed.add(process)
+
+
+def _inside(hung: Hung) -> outside.Inside | None:
+    """For one that could not be asked."""
+    return outside.look(hung.process.pid, hung.threads[0]) if hung.probe is None and hung.threads else None
 
 
 def _main_call(seen: tuple[Thread, ...]) -> int | None:

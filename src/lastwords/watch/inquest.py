@@ -15,6 +15,7 @@ from lastwords.watch.deaths import STOPS, History, Judgement, Verdict, judge
 from lastwords.watch.ending import Ended, ParentEnd
 from lastwords.watch.kernel_log import KernelLog
 from lastwords.watch.last_state import LastState
+from lastwords.watch.orders import Orders
 from lastwords.watch.proc import is_dying, stat_fields
 from lastwords.watch.processes import Process, Processes
 from lastwords.watch.run_directory import RunDirectory, forget_box
@@ -42,6 +43,7 @@ class Inquest:
         on_death: OnDeath,
         status_refused: str | None = None,
         memory_of: Callable[[Process], Points] = lambda _: (),
+        orders: Orders | None = None,
     ) -> None:
         self.history = History()
         self.deaths: list[Ended] = []
@@ -62,6 +64,7 @@ class Inquest:
         self._kernel_log = KernelLog()
         self._status_refused = status_refused
         self._memory_of = memory_of
+        self._orders = orders
 
     def hear(self, ended: Sequence[Ended]) -> int:
         """Judges these, and says how many deaths there are now for `explain_one`."""
@@ -136,7 +139,7 @@ class Inquest:
             if ended.process.box is not None:
                 forget_box(ended.process.box)
         elif judgement.verdict is Verdict.DEATH:
-            ended = self._with_machine(ended)
+            ended = self._with_machine(replace(ended, orders=self._orders.so_far() if self._orders else ()))
             self.history.fallen.append(ended)
             self.deaths.append(ended)
             self._waiting.append(ended)

@@ -16,6 +16,7 @@ from lastwords.watch.explaining import Explaining
 from lastwords.watch.hangs import Hangs, Hung, OnHang, Policy
 from lastwords.watch.inquest import Inquest, OnDeath
 from lastwords.watch.leftovers import Leftover
+from lastwords.watch.orders import Orders
 from lastwords.watch.proc import is_dying, is_stopped, read_text
 from lastwords.watch.processes import Process
 from lastwords.watch.run_directory import RunDirectory
@@ -64,12 +65,14 @@ class Loop:
         self._epoll = select.epoll()
         self._epoll.register(inbox.descriptor, select.EPOLLIN)
         self._watcher = Watcher(pid, directory, self._epoll)
+        self._orders = Orders(directory.path if directory is not None else None)
         self._inquest = Inquest(
             directory,
             self._watcher.living,
             on_death,
             self._watcher.witnesses.refused,
             self._watcher.memory_of,
+            self._orders,
         )
         self._explaining = Explaining()
         self._epoll.register(self._explaining.bell, select.EPOLLIN)
@@ -135,7 +138,9 @@ class Loop:
                 self._inquest.history.terminal_signals.add(incoming.number)
                 self._ctrl_z |= incoming.number == signal.SIGTSTP
             case signals.Meaning.FORWARD:
+                # First: what is written down may wait for a disk, and the job must not.
                 self._send(incoming.number)
+                self._orders.hear(incoming)
             case signals.Meaning.CONTINUE if is_stopped(self._watcher.command):
                 self._send(signal.SIGCONT)
             case signals.Meaning.CHILD:

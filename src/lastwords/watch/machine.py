@@ -34,6 +34,7 @@ ENVIRONMENT = frozenset(
         "LSB_JOBID",
         "PBS_JOBID",
         "SLURM_ARRAY_TASK_ID",
+        "SLURM_JOB_END_TIME",
         "SLURM_JOB_ID",
         "SLURM_JOB_PARTITION",
         "SLURM_NODEID",

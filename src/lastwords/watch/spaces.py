@@ -97,14 +97,27 @@ def look(paths: Sequence[str], kinds: Mapping[str, str] | None = None) -> Spaces
     return Spaces(tuple(found), tuple(unknown))
 
 
-def mounted() -> dict[str, str]:
-    """Lines of mountinfo: `id parent device root place options … - kind source …`."""
+@dataclass(frozen=True, slots=True)
+class Mount:
+    place: str
+    kind: str
+    source: str
+    """A device, or a server and what it exports."""
+
+
+def mounts_of(pid: int | str) -> dict[str, Mount]:
+    """By their places, as that process sees them: `id parent device root place options … - kind source …`."""
     found = {}
-    for line in read_text("/proc/self/mountinfo").splitlines():
+    for line in read_text(f"/proc/{pid}/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
-        place, kind = left.split(" ")[4:5], right.split(" ")[0]
-        found.update({_unescaped(one): kind for one in place})
+        places, (kind, source, *_) = left.split(" ")[4:5], [*right.split(" "), "", ""]
+        found.update({_unescaped(one): Mount(_unescaped(one), kind, _unescaped(source)) for one in places})
     return found
+
+
+def mounted() -> dict[str, str]:
+    """The kinds of the file systems, by the place where each is mounted."""
+    return {place: mount.kind for place, mount in mounts_of("self").items()}
 
 
 def _unescaped(place: str) -> str:

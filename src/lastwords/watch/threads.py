@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lastwords.watch import descriptors
+from lastwords.watch import cgroups, descriptors
 
 MOST_THREADS = 256
 MOST_DESCRIPTORS = 1 << 20
@@ -28,6 +28,10 @@ class Thread:
     """Where in the kernel it sleeps."""
     first_descriptor: str | None = None
     """What the first argument of that call would be, taken for a descriptor. Whether it is one, the call decides."""
+    arguments: tuple[int, ...] = ()
+    """The first two of that call, as they are."""
+    is_in_page_fault: bool = False
+    """It sleeps, and not in a system call: for a page of its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,20 @@ class CpuTime:
     """When this was read, on the monotonic clock."""
     ran_ns: int
     waited_ns: int
-    """Ready to run, and no CPU was free."""
+    """Ready to run, and no CPU was free, or its group was not let run."""
+    throttling: cgroups.Throttling | None = None
+    """Of its group, which it may have been moved to since it began."""
 
 
 def look(pid: int) -> tuple[Thread, ...]:
     """All threads of a process, the main one first. Empty: it is gone, or hidden from us."""
     return tuple(_thread(pid, tid) for tid in _tids(pid))
+
+
+def cpu_use(pid: int, now_ns: int) -> CpuTime | None:
+    """With what its group was not let use, of which the next look is the other end."""
+    found = cpu_time(pid, now_ns)
+    return replace(found, throttling=cgroups.throttling_of(pid)) if found is not None else None
 
 
 def cpu_time(pid: int, now_ns: int) -> CpuTime | None:
@@ -63,7 +75,7 @@ def _thread(pid: int, tid: int) -> Thread:
     call = _read(pid, tid, "syscall").split()
     state = _read(pid, tid, "stat").rpartition(")")[2].split()
     channel = _read(pid, tid, "wchan").strip()
-    # `running`, or -1 for a thread that is blocked outside of any system call (a page fault).
+    # `running`, or -1 for a thread that is blocked outside of any system call.
     number = int(call[0]) if call and call[0].isdecimal() else None
     return Thread(
         tid,
@@ -71,7 +83,15 @@ def _thread(pid: int, tid: int) -> Thread:
         number,
         channel if channel not in ("", "0") else None,
         _first_descriptor(pid, call[1]) if number is not None and len(call) > 1 else None,
+        _arguments(call[1:3]) if number is not None else (),
+        call[:1] == ["-1"],
     )
+
+
+def _arguments(words: list[str]) -> tuple[int, ...]:
+    with contextlib.suppress(ValueError):
+        return tuple(int(word, 16) for word in words)
+    return ()
 
 
 def _first_descriptor(pid: int, argument: str) -> str | None:

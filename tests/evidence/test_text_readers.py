@@ -6,14 +6,15 @@ import re
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lastwords.causes import all_causes
 from lastwords.diagnosis import diagnose
-from lastwords.evidence.text import from_log, from_text
+from lastwords.evidence.text import from_log, from_text, unpacked
 from lastwords.evidence.text.assemble import readers
 from lastwords.evidence.text.excerpt import excerpt
+from lastwords.evidence.text.unpacked import UnreadableLog
 from tests.corpus import own
 
 TEXTS = [case.log for case in own()]
@@ -123,14 +124,21 @@ class TestFacts:
 
 
 class TestHostile:
-    @settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
     @given(st.binary(max_size=4000))
+    @example(b"\x1f\x8b")
+    @example(b"\x28\xb5\x2f\xfd")
     def test_any_bytes(self, data: bytes):
-        diagnosis = diagnose(from_text(data))
-        assert diagnosis.notes == ()
-        assert diagnosis.evidence.notes == ()
+        """What begins as a compressed file does may be refused, or read as far as it goes: both are said."""
+        try:
+            evidence = from_text(data)
+        except UnreadableLog:
+            assert any(map(data.startswith, unpacked.OTHERS))
+            return
+        assert diagnose(evidence).notes == ()
+        assert evidence.notes == () or any(map(data.startswith, unpacked.KINDS))
 
-    @settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
     @given(st.sampled_from(TEXTS), st.randoms(use_true_random=False))
     def test_mutated_logs(self, log: str, chance):
         text = list(log)
@@ -144,7 +152,7 @@ class TestHostile:
         assert diagnosis.evidence.notes == ()
         assert len(diagnosis.verdicts) == len(all_causes())
 
-    @settings(max_examples=60, deadline=4000, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(st.sampled_from(TEXTS), min_size=2, max_size=6))
     def test_mixed_logs(self, logs: list[str]):
         diagnosis = diagnose(from_text("\n".join(logs)))
@@ -155,14 +163,14 @@ class TestHostile:
     )
     def test_one_endless_line(self, piece: str):
         """No expression may take more than linear time over it."""
-        begun = time.perf_counter()
+        begun = time.process_time()
         from_text(piece * (400_000 // len(piece)))
-        assert time.perf_counter() - begun < 4
+        assert time.process_time() - begun < 4
 
     def test_the_same_alarm_a_million_times(self):
-        begun = time.perf_counter()
+        begun = time.process_time()
         evidence = from_text("free(): invalid pointer\n" * 400_000)
-        assert time.perf_counter() - begun < 4
+        assert time.process_time() - begun < 4
         assert len(evidence.mentions or ()) < 50
 
     def test_a_failing_reader_is_a_note(self, monkeypatch: pytest.MonkeyPatch):

@@ -12,6 +12,7 @@ from lastwords.evidence import box as raw
 from lastwords.evidence import (
     copies,
     cpu,
+    exit_call,
     fault,
     life,
     pointers,
@@ -123,12 +124,14 @@ def _from_live(
     born_ns = identity.born_monotonic_ns
     sent = tuple(life.sent_signals(identity.pid, born_ns, [own, *others]))
     exception = _with_code(raised.exception(own, others), own)
+    end = status or life.said_status(live) or life.killed_status(sent)
+    left = exit_call.stack(own, end)
     return Evidence(
         time=died,
         process=life.process(identity),
-        status=status or life.said_status(live) or life.killed_status(sent),
+        status=end,
         item=life.item(live, died_ns) or (exception.item if exception else None),
-        python_stack=None if exception else _stack_with_code(life.called(live), own),
+        python_stack=None if exception else _stack_with_code(left or life.called(live), own),
         exception=exception,
         shared_name=shared_names.shared_name(exception, _started(own)),
         sent_signals=sent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import PurePath
 
 from lastwords.evidence.model import Evidence, Fault, NativeFrame, PythonFrame
@@ -37,7 +38,7 @@ def blamed(evidence: Evidence) -> NativeFrame | None:
     elif overflows(evidence.fault) and evidence.recursion is not None:
         named = evidence.recursion.function
         return next((frame for frame in frames if frame.function == named), faulting(evidence))
-    return next((frame for frame in frames if not _is_c_library(frame)), faulting(evidence))
+    return next((frame for frame in frames if not _is_c_library(frame.library)), faulting(evidence))
 
 
 def left_code(fault: Fault | None) -> bool:
@@ -62,10 +63,15 @@ def overflows(fault: Fault | None) -> bool:
     return is_next_to_sp and fault.address < fault.stack_low <= fault.sp + NEAR_STACK
 
 
-def _is_c_library(frame: NativeFrame) -> bool:
-    return frame.library is not None and _C_LIBRARY.match(PurePath(frame.library).name) is not None
+# Every cause asks for the frames anew, and `lastwords list` for those of two thousand deaths.
 
 
+@lru_cache(1024)
+def _is_c_library(path: str | None) -> bool:
+    return path is not None and _C_LIBRARY.match(PurePath(path).name) is not None
+
+
+@lru_cache(1024)
 def short_function(name: str) -> str:
     """Without template arguments and parameters: they are long, and differ between builds of one function."""
     short, before = name[:LONGEST_FUNCTION], ""
@@ -74,6 +80,7 @@ def short_function(name: str) -> str:
     return short.partition("(")[0] or name
 
 
+@lru_cache(1024)
 def short_library(path: str) -> str:
     """`zoonative.so` for `…/zoonative.cpython-311-x86_64-linux-gnu.so`: all of a process have the same tag."""
     return _ABI_TAG.sub(".so", PurePath(path).name)

@@ -11,15 +11,26 @@ from lastwords import _native
 from lastwords.evidence import box as raw
 from lastwords.evidence import fault, python_text, source_code, syscalls
 from lastwords.evidence.assemble import from_box
+from lastwords.evidence.blocked import PAGE_FAULT, blocked_on, is_served, mount_of
 from lastwords.evidence.machine import with_machine
 from lastwords.evidence.memory import from_curve
 from lastwords.evidence.missing import missing
-from lastwords.evidence.model import Evidence, Hang, HeldLock, HungThread, NativeStack, PythonStack
+from lastwords.evidence.model import (
+    Evidence,
+    Hang,
+    HeldLock,
+    HungThread,
+    NativeStack,
+    PythonFrame,
+    PythonStack,
+)
 from lastwords.watch.hangs import Hung
+from lastwords.watch.outside import Frame
 from lastwords.watch.threads import Thread
 
 SOURCE = "a snapshot that the process took of itself, and /proc before it was asked"
 UNANSWERED_SOURCE = "/proc; it did not answer the probe signal"
+OUTSIDE_SOURCE = "its memory, read from outside: it could not be asked"
 NATIVE_SOURCE = "the stack of the living thread, unwound afterwards"
 PYTHON_SOURCE = "CPython's own list of frames, taken by the probe handler"
 RUNNING = "running"
@@ -65,8 +76,9 @@ def from_hang(hung: Hung, related: Sequence[str] = ()) -> Evidence:
     probe, stacks, notes = _read(hung.probe)
     threads = _threads(hung, probe, stacks)
     main = threads[0] if threads else None
-    python, others = _python(probe, evidence)
+    python, others = _python(probe, evidence) if probe is not None else _from_outside(hung, evidence)
     ran, waited = _shares(hung)
+    mount = mount_of(main.blocked_on if main else None, hung.mounts)
     hang = Hang(
         source=SOURCE if probe is not None else UNANSWERED_SOURCE,
         seconds=hung.seconds,
@@ -84,6 +96,10 @@ def from_hang(hung: Hung, related: Sequence[str] = ()) -> Evidence:
         parent_threads=hung.parent_threads,
         others=hung.others,
         alike=hung.alike,
+        throttled=_throttled(hung),
+        quota=hung.now.throttling.quota if hung.now and hung.now.throttling else None,
+        mount=mount.place if mount else None,
+        file_system=f"{mount.kind} {mount.source}".strip() if mount else None,
     )
     evidence = msgspec.structs.replace(
         evidence,
@@ -91,7 +107,7 @@ def from_hang(hung: Hung, related: Sequence[str] = ()) -> Evidence:
         hang=hang,
         native_stack=NativeStack(source=NATIVE_SOURCE, frames=main.frames) if main and main.frames else None,
         python_stack=python or evidence.python_stack,
-        other_threads=others if probe is not None else None,
+        other_threads=others if probe is not None or others else None,
         notes=(*evidence.notes, *notes),
     )
     evidence = msgspec.structs.replace(evidence, missing=tuple(missing(evidence)))
@@ -151,29 +167,40 @@ def _threads(hung: Hung, probe: _Probe | None, stacks: list[raw.Autopsy | None])
     seen = {thread.tid: thread for thread in hung.threads}
     architecture = probe.architecture if probe else platform.machine()
     if probe is None:
-        return [_thread(one, _Probed(tid=one.tid), None, set(seen), architecture) for one in hung.threads]
+        return [
+            _thread(hung, one, _Probed(tid=one.tid), None, set(seen), architecture) for one in hung.threads
+        ]
     here = {one.tid for one in probe.threads} | set(seen)
     found = [
-        _thread(seen.get(one.tid), one, stacks[slot] if slot < len(stacks) else None, here, architecture)
+        _thread(
+            hung, seen.get(one.tid), one, stacks[slot] if slot < len(stacks) else None, here, architecture
+        )
         for slot, one in enumerate(probe.threads[:MOST_THREADS])
     ]
     return sorted(found, key=lambda thread: (thread.tid != probe.pid, thread.tid))
 
 
 def _thread(
-    seen: Thread | None, probed: _Probed, stack: raw.Autopsy | None, here: set[int], architecture: str
+    hung: Hung,
+    seen: Thread | None,
+    probed: _Probed,
+    stack: raw.Autopsy | None,
+    here: set[int],
+    architecture: str,
 ) -> HungThread:
     """`seen` is what it did before it was disturbed; the snapshot's own look at the thread that took it is not."""
     state = (seen.state if seen else None) or probed.state
     native = fault.native_stack(stack) if stack is not None else None
     frames = native.frames if native else ()
     blocked_in = _blocked_in(seen, probed, state, architecture)
+    # Its memory was read for the main thread's call alone.
+    inside = hung.inside if seen is not None and seen is hung.threads[0] else None
     return HungThread(
         tid=probed.tid,
         name=probed.name,
         state=state,
         blocked_in=blocked_in,
-        blocked_on=seen.first_descriptor if seen and blocked_in in syscalls.ON_A_DESCRIPTOR else None,
+        blocked_on=blocked_on(blocked_in, seen, inside, hung.mounts),
         wait_channel=(seen.wait_channel if seen else None) or _channel(probed),
         frames=frames,
         lock=_lock(probed, [frame.function or "" for frame in frames[:INNERMOST]], here),
@@ -185,6 +212,8 @@ def _blocked_in(seen: Thread | None, probed: _Probed, state: str | None, archite
         return RUNNING
     if seen is not None and seen.syscall is not None:
         return syscalls.name_of(seen.syscall, architecture)
+    if seen is not None and seen.is_in_page_fault and state == "D":
+        return PAGE_FAULT
     number = (probed.syscall or "").partition(" ")[0]
     return syscalls.name_of(int(number), architecture) if number.isdecimal() and seen is None else None
 
@@ -227,6 +256,39 @@ def _python(probe: _Probe | None, evidence: Evidence) -> tuple[PythonStack | Non
         return None, others
     started = evidence.process.started if evidence.process else None
     return msgspec.structs.replace(main, frames=source_code.with_code(main.frames, started)), others
+
+
+def _from_outside(hung: Hung, evidence: Evidence) -> tuple[PythonStack | None, tuple[PythonStack, ...]]:
+    """As `_python`, of one that could not be asked."""
+    stacks = dict(hung.inside.stacks) if hung.inside is not None else {}
+    main = _outside_stack(hung, stacks.pop(hung.process.own_pid, ()), evidence)
+    others = (_outside_stack(hung, frames, evidence, f"{tid:#x}") for tid, frames in stacks.items())
+    return main, tuple(one for one in others if one is not None)
+
+
+def _outside_stack(
+    hung: Hung, frames: Sequence[Frame], evidence: Evidence, thread: str | None = None
+) -> PythonStack | None:
+    if not frames:
+        return None
+    started = evidence.process.started if evidence.process else None
+    found = tuple(PythonFrame(file=one.file, line=one.line, function=one.function) for one in frames)
+    # The text of the lines may lie where the process waits: whoever opens that file waits with it.
+    if not any(is_served(mount_of(one.file, hung.mounts)) for one in frames):
+        found = source_code.with_code(found, started)
+    return PythonStack(source=OUTSIDE_SOURCE, frames=found, thread=thread)
+
+
+def _throttled(hung: Hung) -> float | None:
+    """Since it was last looked at, if it was in the same group then. The kernel adds up what each CPU kept from it."""
+    before, now = hung.before, hung.now
+    if before is None or now is None or before.throttling is None or now.throttling is None:
+        return None
+    passed, group = now.taken_ns - before.taken_ns, now.throttling.path
+    if passed <= 0 or before.throttling.path != group:
+        return None
+    kept = now.throttling.throttled_ns - before.throttling.throttled_ns
+    return round(min(1.0, max(0, kept) / passed), 4)
 
 
 def _shares(hung: Hung) -> tuple[float | None, float | None]:

@@ -37,8 +37,8 @@ def _about_the_end(evidence: Evidence) -> Iterator[Missing]:
 def _about_the_hang(hang: Hang) -> Iterator[Missing]:
     if not hang.answered:
         yield Missing(
-            what="the stacks of its threads",
-            how_to_collect="none to collect while it is stopped or in state D; else `py-spy dump` with more patience",
+            what="the native stacks of its threads",
+            how_to_collect="none to collect while it is stopped or in state D; else `py-spy dump --native` with more patience",
         )
     if hang.blocked_in is None:
         yield Missing(

@@ -221,6 +221,20 @@ class SharedName(Fact, frozen=True, kw_only=True):
     changed_at: int
 
 
+class TriedAlone(Fact, frozen=True, kw_only=True):
+    """Its item was run again, as the first thing in a fresh worker."""
+
+    outcome: str
+    """`passed` (that worker lived), `died the same way` or `died otherwise`, in the last of these tries."""
+    tries: int
+    others: int | None = None
+    """Workers that were there beside it when it died."""
+    others_then: int | None = None
+    """Of these, those that had something to do when the last try began."""
+    is_that_try: bool = False
+    """This death is that of the try; the one before it was in company."""
+
+
 class ParentEnd(Fact, frozen=True, kw_only=True):
     """Its parent had ended before it."""
 
@@ -329,7 +343,7 @@ class Mention(Fact, frozen=True, kw_only=True):
     quote: str
     """The line, without colours, cut to a bearable length."""
     line: int
-    """Counted from 1."""
+    """Counted from 1; 0: no log says it, but `lastwords run` saw it."""
     system: str
     """Whose words these are, e.g. `slurm`."""
     fields: dict[str, str] = {}
@@ -378,7 +392,7 @@ class Hang(Fact, frozen=True, kw_only=True):
     waited: float | None = None
     """Part of the time that its threads were ready to run, and got no CPU."""
     answered: bool = True
-    """False: it did not answer the probe signal, so there are no stacks."""
+    """False: it did not answer the probe signal, so there are no native stacks."""
     threads: tuple[HungThread, ...] = ()
     waits_for: str | None = None
     """`a lock of Python`, `a lock between processes`, `a mutex`; None: for none of these, or nobody knows."""
@@ -388,6 +402,14 @@ class Hang(Fact, frozen=True, kw_only=True):
     """How many other processes of the job were at work on items."""
     alike: int | None = None
     """How many of these hang in the same system call."""
+    throttled: float | None = None
+    """Part of the time that its group was not let run, while we waited for the item."""
+    quota: float | None = None
+    """CPUs that its group may use; None: no limit."""
+    mount: str | None = None
+    """Where the file system is mounted that the main thread waits for."""
+    file_system: str | None = None
+    """Its kind, and what is behind it: `nfs4 server:/data`."""
 
 
 class MemoryGroup(Fact, frozen=True, kw_only=True):
@@ -545,6 +567,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sent_signals: tuple[SentSignal, ...] | None = None
     parent_end: ParentEnd | None = None
     """None: it lived, or nobody watched it."""
+    tried_alone: TriedAlone | None = None
     cpu: Cpu | None = None
     memory: Memory | None = None
     oom_kills: OomKills | None = None

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lastwords.evidence import box as raw
+from lastwords.evidence.exit_call import is_exit
 from lastwords.evidence.model import Item, PythonException, PythonFrame
 
 SOURCE = "the exception that nothing caught"
@@ -53,7 +54,7 @@ def _passed_on(last: raw.Raised, related: Sequence[raw.Box]) -> Iterator[tuple[r
     for box in related:
         for raised in box.exceptions:
             age = (last.time_ns or 0) - (raised.time_ns or 0)
-            if not raised.fatal and 0 <= age <= JUST_BEFORE_NS:
+            if not raised.fatal and not is_exit(raised) and 0 <= age <= JUST_BEFORE_NS:
                 yield raised, box
 
 

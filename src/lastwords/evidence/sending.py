@@ -143,12 +143,13 @@ def _send_box(box: Box, on_progress: Callable[[], None]) -> None:
 
 
 def _send(place: places.Place, path: Path) -> None:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:  # dropped for want of room meanwhile
-        return
-    place.put(path.name, content)
-    path.unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # dropped for want of room meanwhile
+        with path.open("rb") as file:
+            sent = os.fstat(file.fileno())
+            place.put(path.name, file.read())
+        # A death that has learnt something meanwhile lies under the same name, and is still to be sent.
+        if os.path.samestat(sent, path.stat()):
+            path.unlink()
 
 
 def main() -> None:

@@ -1,11 +1,12 @@
 """The deaths of this host: one directory each, `HOME/deaths/<id>/`, with `evidence.json` and the `box` beside it.
 
 Boxes hold memory of the process, so nobody else may read them: directories 0700, files 0600. Whatever is found
-there later is taken as hostile: what cannot be read is skipped and noted, never raised.
+there later is taken as hostile: what cannot be read is skipped and noted, never raised. How many are kept: `room`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -14,11 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from lastwords.evidence import identifier
-from lastwords.evidence.model import Evidence
+from lastwords.evidence import identifier, room
+from lastwords.evidence.model import Evidence, TriedAlone
 
 COLLECT = "LASTWORDS_COLLECT"
-LARGEST = 16 << 20
 MOST_ATTEMPTS = 100
 
 
@@ -56,6 +56,17 @@ class Store:
             shutil.move(os.fspath(box), place / "box")
             (place / "box").chmod(0o600)
         _write(place / "evidence.json", msgspec.json.encode(evidence))
+        room.make_room(self.directory)
+        self._post(evidence)
+        return evidence
+
+    def learn(self, death: str, found: TriedAlone) -> Evidence:
+        """Adds to a death what was found out after it, in one step: a disk that is full leaves it as it was.
+
+        Raises OSError where it cannot be written, NoSuchDeath where it has been removed.
+        """
+        evidence = msgspec.structs.replace(self.get(death), tried_alone=found)
+        _write(self.directory / evidence.id / "evidence.json", msgspec.json.encode(evidence))
         self._post(evidence)
         return evidence
 
@@ -84,22 +95,24 @@ class Store:
         found = (self._read(name) for name in self._names())
         return tuple(sorted(filter(None, found), key=lambda one: one.time or 0.0, reverse=True))
 
+    @property
+    def dropped(self) -> int:
+        """How many deaths are no longer here, because there was no room for more."""
+        return room.dropped(self.directory)
+
     def box_of(self, death: str) -> Path | None:
         path = self.directory / death / "box"
         return path if path.is_file() else None
 
     def _names(self) -> Iterator[str]:
-        try:
-            names = sorted(os.listdir(self.directory))
-        except OSError:
-            return
-        yield from (name for name in names if identifier.PATTERN.fullmatch(name))
+        with contextlib.suppress(OSError):
+            yield from sorted(room.names_in(self.directory))
 
     def _read(self, name: str) -> Evidence | None:
         path = self.directory / name / "evidence.json"
         try:
             with path.open("rb") as file:
-                found = _EVIDENCE.decode(file.read(LARGEST))
+                found = _EVIDENCE.decode(file.read(room.LARGEST))
         except (OSError, ValueError) as error:
             self.notes.append(f"{path}: skipped: {error}")
             return None

@@ -11,25 +11,54 @@ ON_A_DESCRIPTOR = frozenset(
     {
         "accept",
         "accept4",
+        "close",
         "connect",
+        "fallocate",
+        "fcntl",
         "fdatasync",
         "flock",
+        "fstat",
         "fsync",
+        "ftruncate",
         "getdents64",
         "ioctl",
+        "lseek",
         "pread64",
+        "preadv",
         "pwrite64",
+        "pwritev",
         "read",
         "readv",
         "recvfrom",
         "recvmsg",
         "sendmsg",
         "sendto",
+        "sync_file_range",
+        "syncfs",
         "write",
         "writev",
     }
 )
 """Calls whose first argument is the descriptor that they wait for."""
+ON_A_PATH = {
+    **dict.fromkeys(("access", "execve", "lstat", "mkdir", "open", "rename", "rmdir", "stat", "unlink"), 0),
+    **dict.fromkeys(
+        (
+            "faccessat",
+            "faccessat2",
+            "mkdirat",
+            "newfstatat",
+            "openat",
+            "openat2",
+            "renameat",
+            "renameat2",
+            "statx",
+            "unlinkat",
+        ),
+        1,
+    ),
+}
+"""Calls that wait for a path, and which of their arguments it is. Before it comes the directory that it starts from."""
 
 
 @cache

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from lastwords.evidence import box as raw
 from lastwords.evidence.assemble import from_box
+from lastwords.evidence.ordered import with_orders
 from lastwords.evidence.store import Store
+from lastwords.watch import orders
 from lastwords.watch.proc import stat_fields
 from lastwords.watch.run_directory import SOCKET
 
@@ -50,8 +52,10 @@ def _take_up_run(store: Store, directory: Path) -> int:
     boxes = {path: _read(path) for path in sorted(directory.glob("*.box"))}
     gone = {path: box for path, box in boxes.items() if not _is_alive(box)}
     deaths = [path for path, box in gone.items() if box is not None and is_death(box)]
+    heard = orders.read(os.fspath(directory))
     for path in deaths:
-        store.put(from_box(path, None, [other for other in boxes if other != path]), path)
+        found = from_box(path, None, [other for other in boxes if other != path])
+        store.put(with_orders(found, heard), path)
     if len(gone) == len(boxes):
         _remove(directory)
     return len(deaths)
@@ -65,11 +69,14 @@ def _read(path: Path) -> raw.Box | None:
 
 
 def _is_alive(box: raw.Box | None) -> bool:
-    """The same process, not another that has its number now."""
+    """The same process, not another that has its number now. In a container whose first process buries nobody, the dead stay
+    in /proc.
+    """
     if box is None or box.identity is None:
         return False
     fields = stat_fields(box.identity.pid)
-    return len(fields) > START_TICKS and fields[START_TICKS] == str(box.identity.start_ticks)
+    is_there = len(fields) > START_TICKS and fields[0] not in ("Z", "X")
+    return is_there and fields[START_TICKS] == str(box.identity.start_ticks)
 
 
 def is_death(box: raw.Box) -> bool:

@@ -21,7 +21,7 @@ WORDS = (
     "CANCEL", "Out Of", "Crash", "ped)", "DAMN", "Worker (", "DEAD", "Dead", "zero code", "Aborted",
     # errors by name
     "Error", "Errno", "xception", "xceed", "Fatal", "FATAL", "fatal", "Traceback", "File \"", "CRITICAL", "Assert",
-    "panic", "failed (", "Failed", "FAIL", "Unable to", "ble to ", "what()", "Check failed", "protection",
+    "panic", "RAW: ", "SystemExit", "n-broken", "failed (", "Failed", "FAIL", "Unable to", "ble to ", "what()", "Check failed", "protection",
     # memory
     "f memory", "OOM", "bad_alloc", "y allocation", "y limit", "y pressure", "y leak", "y budget", "y usage",
     "y use ", "pted ", "ption (", "ption:", "CORRUPT", "ble free", "valid pointer", "valid size", "valid next",
@@ -32,7 +32,7 @@ WORDS = (
     "Stale", "ponsive", "ponding", "% full", "I/O", "ENOSPC", "EMFILE", "ption notice", "Spot ", "vict", "Evict",
     "xternal", "HARAKIRI", "voked", "qdel", "probe", "watchdog", "Watchdog", "TERM_", "beat", "ft lockup",
     "versubscri", "progress for", "k full", "k is full", "k quota", "k space", "k pressure", "Disk", "Shutdown",
-    "Stopping", "Parent", "parent p", "parent c", "parent d", "fork", "gone", "k_wait", "y stuck",
+    "verload", "lost c", "been run", "been wait", "still wait", "s inside a block", "Stopping", "Parent", "parent p", "parent c", "parent d", "fork", "gone", "k_wait", "y stuck", "Power key",
     # libraries and versions
     "No module", "found", "Cannot ", "pen shared", "fined symbol", "Symbol not", "ELF", "xec format", "patible",
     "Library not", "DLL", "piled", "Python in worker", "OMP:", "MKL", "gic number", "version mis", "Mismatch",
@@ -42,7 +42,9 @@ WORDS = (
     "CUDA e", "CUDA o", "CUDA_E", "CUDA d", "CUDA c", "Xid", "NCCL WARN", "ECC", "EDAC", "Machine check",
     "Machine Check", "Hardware", "ware err", "ware mem", "NVRM", "AER:", "PCIe", "HIP ", "CUDNN_", "CUBLAS_",
     "fallen off", "based barrier", "bset of", "GPU is", "y access fault", "xhaust", "XHAUST", "Barrier", "NVLink",
-    "Stalled",
+    "Stalled", "WorkNCCL", "rocBLAS",
+    # macOS, and what a loader passes on
+    "EXC_", "KERN_", "Caught ", "Version mis", "Host EC", "ient memory", "throttled",
     # Python and networks
     "pickl", "Pickl", "PICKL", "bootstrapping", "freeze_support", "Connection", "Disconnect", "Broken", "broken",
     "ged size", "Interrupt", "fused", "borrowed", "bad record", "f sync", "ynchronization with", "fferent process",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import re
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
@@ -27,11 +28,15 @@ from lastwords.evidence.model import (
 from lastwords.evidence.text import python_stack
 from lastwords.evidence.text.echoes import is_echo
 from lastwords.evidence.text.excerpt import Excerpt, excerpt_of
+from lastwords.evidence.text.hedges import is_warning
 from lastwords.evidence.text.missing import missing_from_text
 from lastwords.evidence.text.python_traceback import Raised, as_exception, raised
 from lastwords.evidence.text.reader import Reader, read
 
 MOST_MENTIONS = 600
+WENT_ON = 2
+HARMLESS = frozenset({"library-missing", "module-missing", "network-failure", "file-damaged", "open-files"})
+"""What a warning tells of these was lived with as soon as another end, or so many lines, follow."""
 NEAR = 200
 """Exceptions this many lines apart belong to one story."""
 
@@ -47,7 +52,7 @@ def readers() -> tuple[Reader, ...]:
 
 
 def from_log(path: str | os.PathLike[str]) -> Evidence:
-    """Raises OSError if the file cannot be read."""
+    """Raises OSError if the file cannot be read, and UnreadableLog if it holds no text."""
     with open(path, "rb") as file:
         return from_stream(file, name=os.path.basename(os.fspath(path)) or "log")
 
@@ -61,8 +66,8 @@ def from_stream(file: BinaryIO, name: str = "log") -> Evidence:
     """Read to its end, a piece at a time: the log may be larger than memory."""
     lines = excerpt_of(file, name)
     mentions, notes = read_mentions(lines)
-    mentions = focused(_messengers(mentions))
     exceptions = raised(lines)
+    mentions = focused(_messengers(outlived(mentions, exceptions, lines)))
     fault = _fault(mentions)
     evidence = Evidence(
         process=_process(mentions),
@@ -72,7 +77,7 @@ def from_stream(file: BinaryIO, name: str = "log") -> Evidence:
         python_stack=python_stack.read(lines),
         exception=_exception(exceptions, lines),
         mentions=mentions,
-        notes=notes,
+        notes=(*lines.notes, *notes),
     )
     wanted = (*missing_from_text(evidence), *missing(evidence))
     return msgspec.structs.replace(evidence, missing=tuple({one.what: one for one in wanted}.values()))
@@ -110,11 +115,23 @@ def focused(mentions: tuple[Mention, ...]) -> tuple[Mention, ...]:
     return tuple(one for one in mentions if one.system != "kernel" or one.fields.get("pid") in {None, *meant})
 
 
+def outlived(mentions: tuple[Mention, ...], exceptions: list[Raised], lines: Excerpt) -> tuple[Mention, ...]:
+    """Without warnings after which it went on: tensorflow's about libraries that it can do without."""
+    told = (one for one in mentions if one.kind != "importing")
+    ends = [one.line for one in told if one.kind not in HARMLESS or not is_warning(one.quote)]
+    ends.extend(lines.lines[one.at].number for one in exceptions if one.frames)
+    ends.append(lines.lines[-1].number - WENT_ON if lines.lines else 0)
+    alone = HARMLESS - {one.kind for one in mentions if not is_warning(one.quote)}
+    return tuple(
+        one for one in mentions if one.kind not in alone or one.line >= max(ends) or not is_warning(one.quote)
+    )
+
+
 # What a C++ exception's text, or the line of a Python one, can name by itself.
 NEAR_MESSENGER = 2
 REASONS = frozenset({
     "cuda-illegal", "cuda-assert", "cuda-fork", "gpu-oom", "gpu-arch", "hardware-error", "collective-timeout",
-    "peer-lost", "network-failure", "no-space", "open-files", "no-threads", "shm-full", "abi-conflict",
+    "peer-lost", "network-failure", "no-space", "open-files", "no-threads", "shm-full", "abi-conflict", "version-mismatch",
 })  # fmt: skip
 
 
@@ -124,9 +141,11 @@ def _messengers(mentions: tuple[Mention, ...]) -> tuple[Mention, ...]:
     near = {line + distance for line in reasons for distance in range(-NEAR_MESSENGER, NEAR_MESSENGER + 1)}
     kinds = {"cxx-terminate", "cxx-what", "assert-failed"}
     crashed = min((one.line for one in mentions if _is_crash(one)), default=None)
+    failed = min((one.line for one in mentions if _is_crash(one) or _is_failure(one)), default=None)
     return tuple(
         msgspec.structs.replace(one, kind="messenger")
-        if (one.kind in kinds and one.line in near) or _is_clearing_up(one, crashed)
+        if (one.kind in kinds and one.line in near)
+        or _is_clearing_up(one, failed if one.fields.get("scope") == "STEP" else crashed)
         else one
         for one in mentions
     )
@@ -139,8 +158,19 @@ def _is_crash(one: Mention) -> bool:
     )
 
 
+FAILURES = REASONS | {
+    "allocation-failed", "oom-kill", "memory-limit", "bad-alloc", "fatal-python", "module-missing", "library-missing",
+    "unpicklable", "version-mismatch", "parent-gone", "no-progress", "memory-used-up",
+}  # fmt: skip
+
+
+def _is_failure(one: Mention) -> bool:
+    """What a step can fail of, before its other tasks are ended: a cancelled job has no such line above."""
+    return one.kind in FAILURES or (one.kind == "exception" and "traceback" in one.fields)
+
+
 def _is_clearing_up(one: Mention, crashed: int | None) -> bool:
-    """A launcher cancels the other tasks of a step when one of them has crashed, and names nobody who asked for it."""
+    """A launcher cancels the other tasks of a step when one of them has failed, and names nobody who asked for it."""
     return (
         one.kind == "cancelled"
         and crashed is not None
@@ -219,6 +249,10 @@ def _access(error: int | None) -> str | None:
     return "execute" if error & 16 else "write" if error & 2 else "read"
 
 
+# Where a signal enters the process: the fault is in the frame below.
+_HANDLER = re.compile(r"_sigtramp|__restore_rt|__sigaction|_L_unlock|funlockfile")
+
+
 def _native_stack(mentions: tuple[Mention, ...], fault: Fault | None) -> NativeStack | None:
     """The frames that a crash handler printed; else the one library that the kernel named."""
     frames = [
@@ -229,7 +263,7 @@ def _native_stack(mentions: tuple[Mention, ...], fault: Fault | None) -> NativeS
             trust="text",
         )
         for one in mentions
-        if one.kind == "native-frame"
+        if one.kind == "native-frame" and not _HANDLER.match(one.fields.get("function", ""))
     ]
     if frames and fault is not None:
         first = next(one for one in mentions if one.kind == "native-frame")

@@ -9,14 +9,15 @@ KINDS = frozenset({
     "WorkerCrashedError", "RayActorError", "ActorDiedError", "ActorUnavailableError", "ChildFailedError", "SparkException",
     "ProcessExitedException", "ProcessRaisedException", "EOFError", "BrokenPipeError", "WorkerDied", "Py4JJavaError",
     "CalledProcessError", "Empty", "SystemExit", "KeyboardInterrupt", "RayTaskError", "EngineDeadError", "Py4JNetworkError",
-    "NodeDiedError", "ObjectLostError", "CommClosedError", "CancelledError", "GeneratorExit", "ShutDownError",
+    "NodeDiedError", "ObjectLostError", "CommClosedError", "CancelledError", "TrainingFailedError", "GeneratorExit", "ShutDownError",
 })  # fmt: skip
 _TEXT = re.compile(
-    r"DataLoader worker \(pid\(?s?\)? .{1,200}\) (?:exited unexpectedly|is killed by signal)"
-    r"|terminated abruptly|worker (?:process )?(?:has )?(?:died|exited|crashed)|exited prematurely"
+    r"DataLoader worker \(pid\(?s?\)? .{1,200}\)(?: exited unexpectedly| is killed by signal|\s*$)"
+    r"|terminated abruptly|abruptly died|worker (?:process )?(?:has )?(?:died|exited|crashed)|exited prematurely"
     r"|Engine (?:core |process )?(?:initialization )?(?:failed|died|is dead)|child process.{0,40}(?:died|failed|exited)"
     r"|Failed to set up runtime env|See (?:stack trace|root cause) above|process \d{1,6} terminated|returned non-zero exit status"
-    r"|died with <Signals|Broken pipe",
+    r"|died with <Signals|Broken pipe|exception on one of the ranks|caused by an exception (?:in|on) (?:another|one of)"
+    r"|^Socket Timeout$|unhandled (?:system|cuda) error, NCCL|another (?:rank|process|worker) (?:has )?(?:failed|died|crashed)",
     re.IGNORECASE,
 )
 

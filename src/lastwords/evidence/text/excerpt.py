@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from itertools import accumulate
 from operator import itemgetter
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from lastwords.evidence.text.alarms import ALARMS, FINDER
+from lastwords.evidence.text.unpacked import Unpacked
 
 SMALL = 192 << 10
 CHUNK = 8 << 20
@@ -26,8 +27,8 @@ LONGEST_BYTES = 32 << 10
 BEFORE, AFTER = 24, 6
 VARIANTS = 12
 """Lines of one shape that differ in their numbers: the exit code is one of them."""
-MOST_HITS = 1500
-"""Lines looked at from either end of a chunk."""
+MOST_HITS, FEWEST_HITS = 1500, 20
+"""Lines looked at from either end of a chunk, shared among the shapes that it has; and those that each shape gets."""
 MOST_SHAPES = 300_000
 MOST_ALARMING = 50_000
 SHARE, RARE = 100, 25
@@ -54,9 +55,10 @@ class Line(NamedTuple):
 class Excerpt:
     """The lines, and all of them as one lower-case text to search in."""
 
-    def __init__(self, name: str, lines: Iterable[Line]) -> None:
+    def __init__(self, name: str, lines: Iterable[Line], notes: tuple[str, ...] = ()) -> None:
         self.name = name
         self.lines = tuple(lines)
+        self.notes = notes
         self.lower = "\n".join(_lower(line.text) for line in self.lines)
         self._starts = list(accumulate((len(line.text) + 1 for line in self.lines), initial=0))[:-1]
 
@@ -82,23 +84,31 @@ def excerpt(data: bytes, name: str = "log") -> Excerpt:
 
 
 def excerpt_of(file: BinaryIO, name: str = "log") -> Excerpt:
-    """Of a log that need not fit into memory: a chunk at a time is in it."""
-    head = file.read(SMALL + 1)
+    """Of a log that need not fit into memory: a chunk at a time is in it. Raises UnreadableLog."""
+    unpacked = Unpacked(file, name)
+    lines = _bounded(list(_lines_of(unpacked)))
+    torn = f"{name} breaks off where it is compressed: what stands before that was read"
+    return Excerpt(name, lines, (torn,) if unpacked.is_torn else ())
+
+
+def _lines_of(file: Unpacked) -> Iterator[Line]:
+    read: Callable[[int], bytes] = file.read
+    head = read(SMALL + 1)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):  # Windows' shells write UTF-16 when output is sent to a file
-        whole = head + file.read(LARGEST_UTF16)
-        head, file = whole.decode("utf-16", "replace").encode("utf-8", "replace"), BytesIO()
+        whole = head + read(LARGEST_UTF16)
+        head, read = whole.decode("utf-16", "replace").encode("utf-8", "replace"), BytesIO().read
     if len(head) <= SMALL:
-        return Excerpt(name, _bounded(list(_lines(1, head))))
+        return _lines(1, head)
     sieve = Sieve()
-    for number, chunk in _chunks(head, file):
+    for number, chunk in _chunks(head, read):
         sieve.add(number, chunk)
-    return Excerpt(name, _bounded(list(sieve.lines())))
+    return sieve.lines()
 
 
-def _chunks(head: bytes, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _chunks(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[int, bytes]]:
     """Number of the first line, and text, of pieces that end at line ends and overlap a little."""
     number, rest = 1, head
-    while block := file.read(CHUNK):
+    while block := read(CHUNK):
         data = rest + block
         end = data.rfind(b"\n") + 1 or len(data)
         yield number, data[:end]
@@ -134,8 +144,17 @@ class Sieve:
         if len(self._alarming) >= MOST_ALARMING:
             self._alarming.clear()  # whoever fills a log with alarms cannot hide the last ones so
         self._alarming.update(_alarming(fresh))
-        hits = _ends([hit for hit in shapes if hit[1] in self._alarming], MOST_HITS)
-        self._keep(number, chunk, lines, hits)
+        self._keep(number, chunk, lines, self._hits(shapes))
+
+    def _hits(self, shapes: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Of each alarming shape the first and the last: one with `killed=0` on every line must not crowd the others out."""
+        places: dict[bytes, list[int]] = {}
+        for index, shape in shapes:
+            if shape in self._alarming:
+                places.setdefault(shape, []).append(index)
+        each = max(FEWEST_HITS, MOST_HITS // (len(places) or 1))
+        hits = [(index, shape) for shape, found in places.items() for index in _ends(found, each)]
+        return sorted(hits)
 
     def _keep(self, number: int, chunk: bytes, lines: list[bytes], hits: list[tuple[int, bytes]]) -> None:
         wanted: set[int] = set()

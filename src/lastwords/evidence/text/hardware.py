@@ -35,6 +35,6 @@ READER = Reader(
         says("hardware-error", "row remapp", r"row remapp.{0,30}(?:fail|pending)", unit="GPU"),
         says("hardware-error", "hw exception", r"HW Exception by GPU", unit="GPU"),
         says("hardware-error", "ras|poison is", r"\bRAS\b.{0,40}uncorrectable|poison is consumed", unit="GPU"),
-        says("hardware-hint", "overclock|expo|xmp", r"overclock|EXPO|XMP profile"),
+        says("hardware-hint", "overclock|expo|xmp", r"overclock|(?-i:\bEXPO\b)|XMP profile"),
     ),
 )  # fmt: skip

@@ -25,6 +25,23 @@ def _segfaults(excerpt: Excerpt) -> Iterator[Mention]:
             yield mention("fault", excerpt, index, "kernel", {**fields, "signal": "SIGSEGV"})
 
 
+# pid, uid, tgid, total_vm, rss, page tables, swap entries, oom_score_adj, name; older kernels have one column less.
+_TASK = re.compile(r"\[\s{0,8}\d{1,8}\](?:\s{1,16}\d{1,12}){5,7}\s{1,16}-?\d{1,4}\s{1,4}[A-Za-z(]")
+FEWEST_TASKS = 3
+
+
+def _table_of_tasks(excerpt: Excerpt) -> Iterator[Mention]:
+    """When memory is out, the kernel prints all processes and what they have: who has cut out a piece of it saw that."""
+    rows = [index for index in excerpt.with_needle("] ", 400) if _TASK.search(excerpt.lines[index].text)]
+    if len(rows) >= FEWEST_TASKS:
+        yield mention("oom-kill", excerpt, rows[0], "kernel", {"by": "the kernel"})
+
+
+def _longer(excerpt: Excerpt) -> Iterator[Mention]:
+    yield from _segfaults(excerpt)
+    yield from _table_of_tasks(excerpt)
+
+
 READER = Reader(
     "kernel",
     (
@@ -53,11 +70,12 @@ READER = Reader(
         says("seccomp", "type=1326", r"type=1326.{0,300}\bsyscall=(?P<syscall>\d{1,4})"),
         says("seccomp", "seccomp", r"type=SECCOMP|seccomp.{0,60}(?:kill|violation|blocked|denied|audit)"),
         says("io-stall", "blocked for more than", r"task (?P<command>\S{1,64}).{0,20} blocked for more than \d{1,6} sec"),
+        says("io-stall", "[<", r"\[<[0-9a-f]{1,16}>\] (?:nfs\w{0,3}_|rpc_wait|fuse_|ceph_|cl_|ll_|gpfs|cifs_|wait_on_page|folio_wait|io_schedule|jbd2_|xfs_log|lookup_slow|autofs_)\w{0,60}\+0x"),
         says("io-stall", "not responding", r"\b(?:nfs|server|lustre|ceph|gpfs|ost)\b.{0,80}not responding"),
         says("cpu-starved", "soft lockup", r"soft lockup - CPU#\d{1,4} stuck"),
         says("cpu-starved", "detected stall", r"rcu.{0,40}detected stall"),
         says("file-damaged", "ext4-fs error", r"EXT4-fs error"),
         says("no-threads", "fork rejected by pids controller", by="the cgroup's pids limit"),
     ),
-    _segfaults,
+    _longer,
 )  # fmt: skip

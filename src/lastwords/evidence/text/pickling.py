@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from lastwords.evidence.text.reader import Reader, says
 
+# What was pickled with another version of an installed package; what the job's own files lack was never there.
+_OF_A_PACKAGE = r"on <module '[\w.]{1,120}' from '[^']{0,300}(?:site|dist)-packages"
+
 READER = Reader(
     "pickle",
     (
         says("unpicklable", "pickle", r"(?:can't|cannot|can not|unable to|could not|couldn't) (?:be )?(?:un)?pickled?\b:? ?(?:the )?(?P<what>.{0,120})"),
-        says("unpicklable", "pickle", r"Can't get (?:local )?(?:object|attribute) '(?P<what>.{1,120}?)'"),
-        says("unpicklable", "can't get attribute", r"Can't get attribute '(?P<what>[^']{1,120})' on <"),
+        says("unpicklable", "can't get", r"Can't get (?:local )?object '(?P<what>.{1,120}?)'"),
+        says("unpicklable", "can't get attribute", r"Can't get attribute '(?P<what>[^']{1,120})' on <", unless=_OF_A_PACKAGE),
+        says("version-mismatch", "can't get attribute", rf"Can't get attribute '[^']{{1,120}}' {_OF_A_PACKAGE}"),
         says("unpicklable", "can't get local object", r"Can't get local object '(?P<what>[^']{1,120})'"),
         says("unpicklable", "error sending result", r"Error sending result: '(?P<what>.{1,80})"),
         says("unpicklable", "picklingerror", r"\bPicklingError"),

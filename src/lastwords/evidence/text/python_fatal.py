@@ -26,7 +26,9 @@ def _fatal(excerpt: Excerpt) -> Iterator[Mention]:
         if found is None:
             continue
         message = found["message"].strip()
-        signal = _SIGNALS.get(message.lower().rstrip("."))
+        # Two threads may print at once: a file's name runs into it then.
+        words = message.lower().lstrip("\"' ")
+        signal = next((_SIGNALS[name] for name in _SIGNALS if words.startswith(name)), None)
         if signal:
             yield mention("signal", excerpt, index, "faulthandler", {"signal": signal})
         else:

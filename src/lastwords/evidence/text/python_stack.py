@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from lastwords.evidence.model import PythonFrame, PythonStack
+from lastwords.evidence.model import Mention, PythonFrame, PythonStack
 from lastwords.evidence.text.excerpt import Excerpt
+from lastwords.evidence.text.reader import Reader, mention
 
 MOST_FRAMES = 128
+MANY_FRAMES = 60
+FEW_FUNCTIONS, SOME_ROUNDS = 6, 3
 _HEAD = re.compile(
     r"(?P<who>Current thread|Thread) ?(?:0x[0-9a-fA-F]{1,16})?.{0,80}\(most recent call first\):"
 )
@@ -42,3 +46,25 @@ def _frames(excerpt: Excerpt, start: int) -> tuple[PythonFrame, ...]:
             number = int(found["line"]) if found["line"].isdigit() else None
             frames.append(PythonFrame(file=found["file"], line=number, function=found["function"].strip()))
     return tuple(frames[:MOST_FRAMES])
+
+
+def _recursion(excerpt: Excerpt) -> Iterator[Mention]:
+    """A stack of a few functions, again and again, that faulthandler gave up to print: it stops after 100 frames."""
+    found = read(excerpt)
+    if found is None:
+        return
+    functions = {(frame.file, frame.function) for frame in found.frames}
+    rounds = len(found.frames) / len(functions)
+    is_deep = len(found.frames) >= MANY_FRAMES or _is_cut(excerpt)
+    if is_deep and len(functions) <= FEW_FUNCTIONS and rounds >= SOME_ROUNDS:
+        at = excerpt.with_needle("most recent call first", 2) or excerpt.with_needle("fatal python error", 2)
+        yield mention("python-recursion", excerpt, at[0], "faulthandler", {"frames": str(len(found.frames))})
+
+
+def _is_cut(excerpt: Excerpt) -> bool:
+    """The dots under the last frame that was printed."""
+    dots = (index for index in excerpt.with_needle("...", 40) if excerpt.lines[index].text.strip() == "...")
+    return any(index and _FRAME.search(excerpt.lines[index - 1].text) for index in dots)
+
+
+READER = Reader("faulthandler", read=_recursion)

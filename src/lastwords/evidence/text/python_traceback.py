@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from lastwords.evidence.model import Mention, PythonException, PythonFrame
 from lastwords.evidence.text.excerpt import Excerpt
+from lastwords.evidence.text.hedges import goes_on
 from lastwords.evidence.text.reader import Reader, mention
 
 MOST = 400
@@ -17,8 +18,11 @@ FAR = 160
 
 _NAMES = (
     r"(?:[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exceeded|Lost|Killed|Timeout|Broken|Died|Expired|Failure|Failed)"
-    r"|KilledWorker|BrokenProcessPool|SystemExit|StopIteration|Empty|GeneratorExit|ExceptionGroup|CommClosedError)"
+    r"|KilledWorker|BrokenProcessPool|SystemExit|StopIteration|Empty|GeneratorExit|ExceptionGroup|CommClosedError"
+    r"|(?<=\.)(?:error|timeout|gaierror|herror))"
 )
+# What stands under the frames of a traceback is an exception, whatever it is called.
+_ANY = re.compile(r"((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Za-z_]\w{0,80})(?:: (?P<message>.{0,400})|\s*$)")
 _EXCEPTION = re.compile(
     rf"(?:^|[\s|>\])}}:'\"(])((?:[A-Za-z_]\w{{0,60}}\.){{0,6}}{_NAMES})"
     r"(?:: (?P<message>.{0,400})|\((?P<call>.{1,300})\)|:?\s*$)"
@@ -55,7 +59,8 @@ def raised(excerpt: Excerpt) -> list[Raised]:
         if one is not None:
             found.append(one)
             last = index
-    return found
+    found.extend(_under_frames(excerpt, {one.at for one in found}))
+    return sorted(found, key=lambda one: one.at)
 
 
 def _exception(excerpt: Excerpt, index: int, last: int) -> Raised | None:
@@ -65,10 +70,28 @@ def _exception(excerpt: Excerpt, index: int, last: int) -> Raised | None:
     ):
         return None
     match = _EXCEPTION.search(text)
-    if match is None or _JAVA.match(match[1]):
+    if match is None or _JAVA.match(match[1]) or goes_on(text):
         return None
     frames, has_header = _frames(excerpt, index, last)
     return Raised(index, match[1], (match["message"] or match["call"] or "").strip(), frames, has_header)
+
+
+def _under_frames(excerpt: Excerpt, known: set[int]) -> Iterator[Raised]:
+    """Exceptions whose names say nothing, `mydata.BadRecord`: found from the first line of their traceback."""
+    for head in excerpt.with_needle("traceback (most recent call last)", MOST):
+        start = excerpt.lines[head].text.lower().index("traceback (most recent")
+        prefix = excerpt.lines[head].text[:start]
+        for at in range(head + 1, min(head + FAR, len(excerpt.lines))):
+            text = excerpt.lines[at].text
+            rest = text[start:] if text.startswith(prefix) else ""
+            if not rest or rest[0] in " \t^~|":
+                continue
+            match = _ANY.match(rest)
+            if match and at not in known:
+                frames, has_header = _frames(excerpt, at, head)
+                if frames:
+                    yield Raised(at, match[1], (match["message"] or "").strip(), frames, has_header)
+            break
 
 
 def _frames(excerpt: Excerpt, index: int, last: int) -> tuple[tuple[PythonFrame, ...], bool]:

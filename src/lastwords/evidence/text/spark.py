@@ -27,7 +27,7 @@ READER = Reader(
         says("heartbeat-lost", "executor heartbeat timed out", r"Executor heartbeat timed out after (?P<ms>\d{1,12})"),
         says("network-failure", "fetchfailed", r"FetchFailed(?:Exception)?"),
         says("preempted", "preempted|status: -102", r"Container.{0,80}preempted|exit status: -102"),
-        says("node-lost", "lost* node|lost node", r"Container released on a \*?lost\*? node|exit status: -100\b"),
+        says("node-lost", "lost* node|lost node|exit status: -100", r"Container released on a \*?lost\*? node|exit status: -100\b"),
         says("preempted", "decommission", r"(?:executor|node|worker) (?:is )?decommission|ExecutorDecommission"),
         says("stop-request", "killed by driver|cancelled", r"(?:Executor )?killed by driver|Stage cancelled|Job \d{1,9} cancelled"),
     ),

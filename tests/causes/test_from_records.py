@@ -65,12 +65,31 @@ def hung(**facts) -> Evidence:
     ("evidence", "cause"),
     [
         (hung(state="S", blocked_in="read"), "hang"),
-        (hung(state="D", wait_channel="nfs_wait"), "io-stall"),
+        (hung(state="D", wait_channel="nfs_wait", answered=False), "io-stall"),
+        (
+            hung(state="S", blocked_in="openat", file_system="nfs4 a:/b", mount="/b", answered=False),
+            "io-stall",
+        ),
+        (hung(state="D", blocked_in="read", blocked_on="/b/c"), "hang"),
+        (hung(state="R", ran=0.2, waited=0.6, throttled=0.7, quota=0.2), "cpu-starvation"),
+        (hung(state="R", ran=0.2, waited=0.7, throttled=0.4, quota=0.2), "cpu-starvation"),
+        (hung(state="S", blocked_in="read", ran=0.0, waited=0.0, throttled=0.9, quota=0.2), "hang"),
         (hung(state="R", waited=0.9), "cpu-starvation"),
         (hung(state="S", lock=HeldLock(address=1, owner=77, owner_is_here=False)), "fork-deadlock"),
         (hung(state="S", lock=HeldLock(address=1, owner=77, owner_is_here=True)), "hang"),
     ],
-    ids=["waits", "disk", "no-cpu", "lock-left-behind", "lock"],
+    ids=[
+        "waits",
+        "disk",
+        "server",
+        "slow-disk",
+        "throttled",
+        "throttled-and-busy",
+        "sleeps-while-throttled",
+        "no-cpu",
+        "lock-left-behind",
+        "lock",
+    ],
 )
 def test_a_hang(evidence: Evidence, cause: str):
     assert best(evidence).id == cause

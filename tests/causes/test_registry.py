@@ -9,11 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 
 from lastwords import causes
 from lastwords.causes import Cause, all_causes, cause_named, not_loaded, words
+from lastwords.commands._group import group
 from lastwords.diagnosis import CLAIMED, LISTED, diagnose, explain
 from lastwords.evidence import Evidence
 from tests.cases import diagnosis_of, evidence_of, names
@@ -223,7 +225,7 @@ def test_no_cause_fails_on_any_case(name: str):
 @pytest.mark.parametrize("name", names())
 def test_commands_in_steps_exist(name: str):
     """A step that tells of a command we do not have is worse than none."""
-    ours = {"demo", "explain", "list", "run", "show"}
+    ours = set(group.list_commands(click.Context(group)))
     for verdict in diagnosis_of(name).verdicts:
         for step in verdict.steps:
             text = f"{step.text} {step.command or ''}"

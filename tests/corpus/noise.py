@@ -22,6 +22,43 @@ CHATTER = (
     "DEBUG cache hit {} miss {} size {} age {}",
     "\r {}%|####      | {}/{} [00:0{}<00:30, 9.8it/s]",
 )
+# What healthy jobs print on their way: words of trouble that no process dies of.
+WARNINGS = (
+    "Setting OMP_NUM_THREADS for each process to be 1 in default, to avoid your system being overloaded.",
+    "UserWarning: This DataLoader will create 16 worker processes in total. Our suggested max number of worker is 8.",
+    "W tensorflow/core/framework/cpu_allocator_impl.cc:80] Allocation of 1207959552 exceeds 10% of free system memory.",
+    "W tensorflow/default/dso_loader.cc:64] Could not load dynamic library 'libcudart.so.11.0': cannot open shared object file",
+    "[W socket.cpp:663] [c10d] The client socket has failed to connect to [localhost]:29500 (errno: 99).",
+    "A matching Triton is not available, some optimizations will not be enabled. Error caught was: No module named 'triton'",
+    "apex not found, falling back (ModuleNotFoundError: No module named 'apex')",
+    "wandb: Network error (ConnectionError), entering retry loop.",
+    "DeprecationWarning: This process (pid=43) is multi-threaded, use of fork() may lead to deadlocks in the child.",
+    "huggingface/tokenizers: Disabling parallelism to avoid deadlocks...",
+    "ulimit -n 1024 (65535 are recommended, otherwise Too many open files may occur)",
+    "args: Namespace(batch_size=8, on_oom='skip', message='killed: out of memory', signal='SIGKILL')",
+    "skipping corrupt image 00017.jpg (image file is truncated)",
+    "handlers installed for SIGTERM and SIGINT; will save a checkpoint if preempted",
+    "Detected kernel version 4.4.0, which is below the recommended minimum; this can cause the process to hang.",
+    "health check: 0 workers died, 0 restarted, 0 killed",
+    "GPU 0: ECC errors: 0 corrected, 0 uncorrected",
+)
+# What is printed behind a death, by those who lost it and by those who had started it.
+AFTERMATH = (
+    "W1116 12:00:01.100 api.py:897] Sending process 4411 closing signal SIGTERM",
+    "[rank1]:[W TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=4): Connection reset by peer",
+    "[rank0]: torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.",
+    "UserWarning: resource_tracker: There appear to be 20 leaked semaphore objects to clean up at shutdown",
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+    "BrokenPipeError: [Errno 32] Broken pipe",
+    "srun: error: n1: task 1: Exited with exit code 1",
+    "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+    "slurmstepd: error: *** STEP 77.0 ON n1 CANCELLED AT 2031-05-09T00:00:00 ***",
+    "Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f>",
+    "wandb: Waiting for W&B process to finish... (failed 1). Press Ctrl-C to abort syncing.",
+    "make: *** [Makefile:12: train] Error 1",
+    "ERROR: Job failed: exit code 1",
+    "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
+)
 # Numbers that mean something: codes, signals, errno, addresses, versions, percentages, Xids, bank numbers.
 _FREE_NUMBER = re.compile(r"(?<![\w.\-:#=/(%\[])(\d{4,7})(?![\w.%:])")
 _PID = re.compile(r"((?:pid|PID|JOB|Job|StepId)[ :=(]{1,2})(\d{2,9})")
@@ -61,6 +98,18 @@ def surrounded(case: Case, seed: int, lines: int = 400) -> str:
     chance = random.Random(f"{case.name}{seed}")
     before, after = chatter(chance, lines), chatter(chance, lines // 4)
     return "\n".join([*before, reworded(case, seed), *after])
+
+
+def warned(case: Case, seed: int) -> str:
+    """Behind warnings that its writer lived with."""
+    chance = random.Random(f"{case.name}{seed}")
+    return "\n".join([*chance.sample(WARNINGS, 6), *chatter(chance, 3), reworded(case, seed)])
+
+
+def followed(case: Case, seed: int) -> str:
+    """In front of what others print about the same death."""
+    chance = random.Random(f"{case.name}{seed}")
+    return "\n".join([reworded(case, seed).rstrip("\n"), *chance.sample(AFTERMATH, 4)])
 
 
 def drowned(case: Case, seed: int) -> str:

@@ -24,6 +24,10 @@ from lastwords.evidence.frames import blamed
 from lastwords.evidence.model import Evidence, Instruction
 
 _DIVISIONS = ("div", "idiv")
+# Functions of the C library that never divide whole numbers.
+_REAL = re.compile(
+    r"(__)?(log(10|2|1p)?|exp(2|m1)?|pow|sqrt|sinh?|cosh?|tanh?|atan2?|fmod|hypot)(f|l|_\w+)?$"
+)
 _WIDTHS = {"byte": 1, "word": 2, "dword": 4, "qword": 8}
 _WIDE = {"a": "rax", "b": "rbx", "c": "rcx", "d": "rdx"}
 _LEGACY = re.compile(r"[er]?([abcd])[xl]|[er]?(si|di|bp)l?")
@@ -95,6 +99,10 @@ def _signed(content: bytes, width: int) -> int:
 def kind_of(evidence: Evidence) -> str:
     fault, number = evidence.fault, divisor(evidence)
     if fault is not None and fault.code_name and fault.code_name.startswith("FPE_FLT"):
+        return "floating-point"
+    if fault is None and any(
+        map(_REAL.match, (one.fields.get("function", "") for one in evidence.mentions or ()))
+    ):
         return "floating-point"
     if number is None:
         return "division"

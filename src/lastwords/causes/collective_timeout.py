@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, nothing_said, reason, said
+from lastwords.causes.mentioned import field, nothing_said, quoted, reason, said
 from lastwords.evidence.model import Evidence
 
 
@@ -21,6 +21,11 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         *reason(evidence, "timeout_said", "collective-timeout"),
         *reason(evidence, "peer_gone", "peer-lost"),
     ]
+    unreached = next(
+        (one for one in said(evidence, "network-failure") if one.fields.get("step") == "connect"), None
+    )
+    if reasons and unreached is not None:
+        reasons.append(quoted("never_connected", unreached))
     yield from nothing_said(reasons)
 
 
@@ -62,6 +67,7 @@ CAUSE = Cause(
     weights={
         "timeout_said": 6.2,
         "peer_gone": 1.6,
+        "never_connected": -4.0,
         "nothing_said": -3.5,
     },
     judge=judge,

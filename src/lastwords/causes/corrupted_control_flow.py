@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from lastwords.causes import use_after_free
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.words import (
-    NULL_PAGES,
     file_name,
     hexadecimal,
     memory_checks,
@@ -52,7 +51,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
 
 def _judge_target(evidence: Evidence, fault: Fault) -> Iterator[Reason]:
     target = hexadecimal(fault.pc)
-    if fault.pc is not None and fault.pc < NULL_PAGES:
+    if not fault.pc:
         yield Reason("null", "the pointer that was called is null")
     elif fault.pc_in is not None:
         yield Reason("into_data", f"it jumped to {target}, which is data of {_mapping(fault)} and no code")

@@ -67,6 +67,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:cuda-assert",),
+    zoo=("gpu-index-out-of-range", "text:cuda-assert"),
     near_misses=("text:cuda-illegal-access", "text:gpu-out-of-memory"),
 )

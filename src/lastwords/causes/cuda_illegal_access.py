@@ -10,6 +10,7 @@ their own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
@@ -24,6 +25,9 @@ KNOWN_ABORTS = (
     "assert-failed",
     "work-timeout",
 )
+
+
+_AMD = re.compile(r"fault by GPU node|\bHIP\b|hipError")
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
@@ -52,7 +56,18 @@ def facts(evidence: Evidence) -> Facts:
     return {"xid": field(evidence, ("gpu-fault",), "xid")}
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if any(_AMD.search(one.quote) for one in said(evidence, "cuda-illegal")):
+        yield Step(
+            text="have the error reported where it happens:",
+            command="AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 python YOUR_JOB.py",
+        )
+        yield Step(text="check indices (labels, token ids, gather and scatter) on the CPU first")
+        yield Step(
+            text="if other jobs fail on that GPU too, ask the driver:",
+            command="sudo dmesg -T | grep -iE 'amdgpu|ras'",
+        )
+        return
     yield Step(
         text="have the error reported where it happens:", command="CUDA_LAUNCH_BLOCKING=1 python YOUR_JOB.py"
     )
@@ -86,6 +101,6 @@ CAUSE = Cause(
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:cuda-illegal-access",),
+    zoo=("gpu-illegal-access", "gpu-misaligned-address", "text:cuda-illegal-access"),
     near_misses=("text:cuda-assert", "text:hardware-fault"),
 )

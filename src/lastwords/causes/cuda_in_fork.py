@@ -15,9 +15,24 @@ from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import first, nothing_said, reason
 from lastwords.evidence.model import Evidence
 
+CHILD = "multiprocessing/process.py"
+
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
-    yield from nothing_said([*reason(evidence, "said_so", "cuda-fork")])
+    reasons = [*reason(evidence, "said_so", "cuda-fork")]
+    if not reasons:
+        reasons = [*reason(evidence, "not_initialised", "cuda-uninitialised")]
+        if reasons and _in_child(evidence):
+            reasons.append(
+                Reason("in_a_child", "and it happened in a process that multiprocessing had started")
+            )
+    yield from nothing_said(reasons)
+
+
+def _in_child(evidence: Evidence) -> bool:
+    """By its frames: the log of a child names the module that runs it."""
+    frames = evidence.exception.frames if evidence.exception else ()
+    return any(CHILD in frame.file.replace("\\", "/") for frame in frames)
 
 
 def sentence(_evidence: Evidence) -> str:
@@ -47,12 +62,14 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "said_so": 6.2,
+        "not_initialised": 2.2,
+        "in_a_child": 2.6,
         "nothing_said": -4.0,
     },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:cuda-in-fork",),
+    zoo=("cuda-in-fork", "text:cuda-in-fork"),
     near_misses=("text:cuda-illegal-access", "text:python-exception"),
 )

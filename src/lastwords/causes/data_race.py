@@ -3,6 +3,9 @@
 One changed what the other was reading: a dictionary "changed size during iteration", a connection answered the wrong
 question, native code met half-written data. The same item passes alone and dies in company, now and then.
 
+An item that its executor or DataLoader has tried again alone, and that passed, is a hint of the same kind; one that died
+alone, in the same way, speaks against it, unless it starts both threads itself.
+
 A sanitizer's report or one of Python's own complaints is proof. Native code that lets go of Python's lock (the GIL) and
 crashes while a second thread is in the same library is suspicious, and no more: many libraries bear that well. Processes
 that inherited one connection are another cause, `shared-state`.
@@ -14,8 +17,9 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from lastwords.causes import alone
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import first, nothing_said, reason
+from lastwords.causes.mentioned import bare, first, nothing_said, reason
 from lastwords.causes.words import file_name
 from lastwords.evidence.frames import blamed, short_library
 from lastwords.evidence.model import Evidence, PythonFrame
@@ -52,7 +56,15 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         reasons.append(
             Reason("two_inside", f"another thread was in {file_name(_library(evidence))} too, from {where}")
         )
+    if evidence.other_threads != ():
+        reasons += alone.passed(evidence, "passed_alone")
+    if bare(evidence, "SIGSEGV") and not reasons:
+        reasons.append(
+            Reason("could_be", "two threads in a library that allows only one end in SIGSEGV, too")
+        )
     yield from nothing_said(reasons)
+    if other is not None:
+        yield from alone.died_again(evidence, "died_alone")
 
 
 def _library(evidence: Evidence) -> str | None:
@@ -69,6 +81,7 @@ def facts(evidence: Evidence) -> Facts:
     return {
         "line": found.line if (found := first(evidence, "data-race")) else None,
         "other_thread": f"{other.file}:{other.line}" if other else None,
+        "tried_alone": alone.outcome(evidence),
     }
 
 
@@ -86,11 +99,14 @@ CAUSE = Cause(
     id="data-race",
     title="Two threads used one thing at the same time",
     doc=__doc__,
-    needs=("mentions", "other_threads", "native_stack"),
+    needs=("mentions", "other_threads", "native_stack", "tried_alone"),
     prior=-3.0,
     weights={
         "said_so": 5.0,
         "two_inside": 2.5,
+        "could_be": 0.2,
+        "passed_alone": 1.2,
+        "died_alone": -0.8,
         "nothing_said": -4.0,
     },
     judge=judge,

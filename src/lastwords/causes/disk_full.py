@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import first, nothing_said, reason, said
+from lastwords.causes.mentioned import bare, first, nothing_said, reason, said
 from lastwords.evidence.model import Evidence
 
 
@@ -27,10 +27,18 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         )
     elif "unknown" in places:
         reasons.append(Reason("no_space", f"errno 28, where is not said: {_quote(evidence, 'unknown')}"))
+    else:
+        reasons.extend(reason(evidence, "write_failed", "write-failed"))
     if reasons and "shared memory" in places:
         reasons.append(Reason("shared_memory", "the space that is missing is that of /dev/shm"))
     if reasons and said(evidence, "shm-full"):
         reasons.append(Reason("shared_memory", "a line speaks of shared memory"))
+    elif places and said(evidence, "shm-small"):
+        reasons.append(Reason("other_is_full", "`df` shows that it is /dev/shm that is full"))
+    if bare(evidence, "SIGBUS") and not reasons:
+        reasons = [*reason(evidence, "writes_mapped_file", "file-mapped")]
+    if not reasons:
+        reasons = [*reason(evidence, "io_error", "io-error")]
     yield from nothing_said(reasons)
 
 
@@ -62,7 +70,11 @@ CAUSE = Cause(
         "said_so": 5.9,
         "no_space_on_disk": 5.3,
         "no_space": 4.1,
+        "write_failed": 3.9,
+        "writes_mapped_file": 1.2,
+        "io_error": 1.0,
         "shared_memory": -5.0,
+        "other_is_full": -3.0,
         "nothing_said": -4.0,
     },
     judge=judge,

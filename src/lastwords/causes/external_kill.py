@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import first, only_lost, quoted, reason, said
+from lastwords.causes.mentioned import first, from_text, only_lost, quoted, reason, said
 from lastwords.causes.words import ended, signal_of, survived, was_sent
 from lastwords.evidence import signals
 from lastwords.evidence.model import Evidence, SentSignal
@@ -49,6 +49,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
 def _ordered(evidence: Evidence) -> Iterator[Reason]:
     """A log that says who told it to go."""
     yield from reason(evidence, "cancelled", "cancelled")
+    if said(evidence, "cancelled") and said(evidence, "preempted", "time-limit"):
+        yield from reason(evidence, "for_a_reason", "preempted", "time-limit")
     requests = said(evidence, "stop-request")
     if requests:
         yield quoted("told_to_stop", requests[0])
@@ -84,6 +86,8 @@ def _judge_memory(evidence: Evidence, signal: str | None, sender: SentSignal | N
         return
     elif signal != "SIGKILL":
         yield Reason("not_the_oom_killer", f"when memory is out the kernel sends SIGKILL, not {signal}")
+        if from_text(evidence) and not said(evidence, "stop-request", "cancelled"):
+            yield Reason("nobody_named", "the log does not say who sent it, nor what for")
     elif kills is not None:
         yield Reason("no_oom_kill", f"memory was not the reason: oom_kill of its cgroup stayed {kills.after}")
     else:
@@ -147,6 +151,20 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
                 command="lastwords list",
             )
         return
+    if signal_of(evidence) == "SIGHUP":
+        yield Step(
+            text="SIGHUP comes when the terminal or the connection goes: start it in tmux, or without a terminal:",
+            command="nohup setsid YOUR_COMMAND > job.log 2>&1 &",
+        )
+        return
+    if any(one.system == "airflow" for one in said(evidence, "stop-request")):
+        yield Step(
+            text="see who changed the task's state, and when: Browse → Audit Logs; the scheduler's log of that minute"
+        )
+        yield Step(
+            text="two schedulers, a dagrun_timeout, a missed heartbeat and a worker that is scaled down do it too"
+        )
+        return
     pattern = f"-w {process.pid}" if process else "-iE 'killed process|out of memory'"
     yield Step(text="see whether the kernel noted it:", command=f"sudo dmesg -T | grep {pattern}")
     yield Step(
@@ -164,13 +182,15 @@ CAUSE = Cause(
         "cancelled": 5.4,
         "told_to_stop": 4.0,
         "on_purpose": 1.5,
+        "for_a_reason": -4.5,
         "worker_lost": 1.0,
         "killed": 3.0,
         "sender_known": 5.5,
         "not_from_the_job": 0.1,
         "no_oom_kill": 2.2,
         "not_the_oom_killer": 1.6,
-        "memory_unknown": -0.4,
+        "nobody_named": -1.7,
+        "memory_unknown": -0.8,
         "parent_died_first": -2.5,
         "for_its_memory": -2.5,
         "oom_kill_counted": -5.0,

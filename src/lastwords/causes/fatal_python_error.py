@@ -22,11 +22,12 @@ from lastwords.causes.words import file_name, native_steps
 from lastwords.evidence.model import Evidence, NativeFrame
 
 _SIGNALS = r"Segmentation fault|Aborted|Bus error|Illegal instruction|Floating[- ]point exception"
-_WORDS = re.compile(rf"Fatal Python error: (?!{_SIGNALS})(.{{1,300}})")
+_WORDS = re.compile(rf"Fatal Python error: (?![\"']?(?:{_SIGNALS}))(.{{1,300}})")
 _FRAMES = re.compile(
     r"(fatal_error(_exit)?|_Py_Ensure\w+|_?Py_FatalError\w*|_Py_FatalRefcountError\w*|Py_FatalError)(\.\w+)*$"
 )
 _GIL = re.compile(r"GIL|PyThreadState_Get|_PyThreadState_\w+|PyEval_(Save|Restore)Thread|take_gil")
+_START = re.compile(r"\binit_|initfsencoding|codec of the filesystem|Py_Initialize\b")
 _PYTHON = re.compile(r"libpython3|python3?(\.\d+)?$")
 
 
@@ -90,8 +91,14 @@ def _from(frame: NativeFrame) -> str:
     return "through ctypes" if "ffi" in name or "_ctypes" in name else f"from {name}"
 
 
+def _is_about_its_start(evidence: Evidence) -> bool:
+    return bool(_START.search(message_of(evidence) or ""))
+
+
 def sentence(evidence: Evidence) -> str:
     message, outside = message_of(evidence), outsider(evidence)
+    if _is_about_its_start(evidence):
+        return f"Python could not start: {(message or '').rstrip('.')}."
     by = f", called {_from(outside)}" if outside else ""
     if message:
         return f"Python gave up{by}: {message.rstrip('.')}."
@@ -114,6 +121,13 @@ def facts(evidence: Evidence) -> Facts:
 def remedy(evidence: Evidence) -> Iterator[Step]:
     if message_of(evidence) is None:
         yield Step(text="read the line `Fatal Python error: …` that it wrote to its standard error")
+    if _is_about_its_start(evidence):
+        yield Step(
+            text="it does not find its own library: PYTHONHOME and PYTHONPATH of another Python are the usual reason",
+            command="env -u PYTHONHOME -u PYTHONPATH python -c 'import encodings; print(encodings.__file__)'",
+        )
+        yield Step(text="else the installation is not whole, or not readable for this user: install it again")
+        return
     if _is_about_the_gil(evidence):
         yield Step(
             text="call Python only with the GIL held: PyGILState_Ensure() in C, `with gil:` in Cython,"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import bare, first, nothing_said, reason
+from lastwords.causes.mentioned import bare, first, nothing_said, reason, said
 from lastwords.causes.words import file_name
 from lastwords.evidence.model import Evidence, Fault
 
@@ -23,6 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [*reason(evidence, "said_so", "file-damaged"), *_mapped(evidence)]
     if bare(evidence, "SIGBUS") and not reasons:
         reasons.append(Reason("bus_error", "a mapped file that was cut short ends in SIGBUS"))
+        reasons.extend(reason(evidence, "maps_files", "file-mapped"))
     yield from nothing_said(reasons)
 
 
@@ -59,7 +60,13 @@ def sentence(evidence: Evidence) -> str:
     fault = evidence.fault
     if fault is not None and fault.signal == "SIGBUS" and fault.address_in:
         return f"The mapped file {file_name(fault.address_in)} was cut short while the process used it."
+    if _is_stale(evidence):
+        return "A file that it had open was removed or replaced on the file server."
     return "A file that it read is cut short or damaged."
+
+
+def _is_stale(evidence: Evidence) -> bool:
+    return any("stale" in one.quote.lower() for one in said(evidence, "file-damaged"))
 
 
 def facts(evidence: Evidence) -> Facts:
@@ -72,7 +79,17 @@ def facts(evidence: Evidence) -> Facts:
     }
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if _is_stale(evidence):
+        yield Step(
+            text="give each host a cache of its own on a local disk, where no other host removes files:",
+            command="export HF_HOME=/local/$USER/hf TMPDIR=/local/$USER/tmp",
+        )
+        yield Step(text="let one rank write shared files, and the others wait for it (a barrier)")
+        yield Step(
+            text="see whether the file system was mounted anew:", command="mount | grep -E 'nfs|lustre'"
+        )
+        return
     yield Step(
         text="find the file (the frame above names it), and compare its size and checksum with the source:",
         command="ls -l FILE; sha256sum FILE",
@@ -91,6 +108,7 @@ CAUSE = Cause(
     weights={
         "said_so": 5.6,
         "bus_error": 1.1,
+        "maps_files": 1.75,
         "in_mapped_file": 4.0,
         "behind_the_end": 2.5,
         "inside_the_file": -2.5,

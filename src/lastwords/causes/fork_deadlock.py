@@ -15,6 +15,8 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import first, nothing_said, quoted, reason, said
+from lastwords.causes.words import signal_of
+from lastwords.evidence import signals
 from lastwords.evidence.model import Evidence, PythonFrame
 
 WAITING_ROOMS = ("/threading.py", "/queue.py", "/selectors.py", "/socket.py", "/connection.py")
@@ -74,7 +76,14 @@ def _waits_for_news(frame: PythonFrame) -> bool:
     return frame.file.endswith(WAITING_ROOMS) and frame.function not in ("acquire", "__enter__")
 
 
-def sentence(_evidence: Evidence) -> str:
+def _gave_up(evidence: Evidence) -> bool:
+    """Some run-time libraries see that they were forked in the middle, and abort."""
+    return signals.family_of(signal_of(evidence)) in ("abort", "fault")
+
+
+def sentence(evidence: Evidence) -> str:
+    if _gave_up(evidence):
+        return "It was forked while another thread was at work, and could not go on as a child."
     return "It was forked while another thread held a lock, and waits for that lock for ever."
 
 
@@ -91,11 +100,16 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
     yield Step(
         text="start workers without fork: `multiprocessing_context='spawn'` (DataLoader), `mp.get_context('forkserver')` (pools)"
     )
+    if any("objc" in one.quote for one in said(evidence, "fork-deadlock", "fork-hint")):
+        yield Step(
+            text="macOS: its run-time library aborts then; to let it go on all the same, at your risk:",
+            command="export OBJC_DISABLE_INITIALIZE_FORK_SAFETY=YES",
+        )
     yield Step(
         text="OpenCV: `cv2.setNumThreads(0)` in worker_init_fn; tokenizers: TOKENIZERS_PARALLELISM=false; OpenMP: one thread:",
         command="export OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false",
     )
-    if evidence.hang is None:
+    if evidence.hang is None and not _gave_up(evidence):
         yield Step(
             text="see where a worker waits, and for what:",
             command="lastwords run --hang-after 60 -- python YOUR_JOB.py",

@@ -9,15 +9,21 @@ The host's memory is another cause; the sizes in the message belong to the GPU.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, nothing_said, reason
+from lastwords.causes.mentioned import field, nothing_said, reason, said
 from lastwords.evidence.model import Evidence
+
+_XLA = re.compile(r"jaxlib|XlaRuntimeError|xla_extension")
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
-    yield from nothing_said([*reason(evidence, "said_so", "gpu-oom")])
+    reasons = [*reason(evidence, "said_so", "gpu-oom")]
+    if not reasons:
+        reasons = [*reason(evidence, "handle_refused", "gpu-handle-refused")]
+    yield from nothing_said(reasons)
 
 
 def sentence(evidence: Evidence) -> str:
@@ -29,7 +35,18 @@ def facts(evidence: Evidence) -> Facts:
     return {"asked_for": field(evidence, ("gpu-oom",), "size")}
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if any(_XLA.search(one.quote) for one in said(evidence, "gpu-oom")):
+        yield Step(
+            text="see who else uses the card:",
+            command="nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
+        )
+        yield Step(
+            text="JAX takes three quarters of the card at its start; let it take what it needs, or more at once:",
+            command="export XLA_PYTHON_CLIENT_PREALLOCATE=false  # or XLA_PYTHON_CLIENT_MEM_FRACTION=.95",
+        )
+        yield Step(text="a smaller batch, jax.checkpoint (remat), bf16, or more cards (pjit)")
+        return
     yield Step(
         text="see who else uses the card:",
         command="nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
@@ -52,12 +69,13 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "said_so": 6.2,
+        "handle_refused": 2.6,
         "nothing_said": -4.0,
     },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("text:gpu-out-of-memory",),
+    zoo=("gpu-out-of-memory", "gpu-too-full-for-cublas", "text:gpu-out-of-memory"),
     near_misses=("text:out-of-memory", "text:cuda-assert"),
 )

@@ -5,7 +5,8 @@ It waits for a lock, a queue, a peer or a device that will not answer, or it com
 alone shows only that somebody gave up in the end: a watchdog, a time-out, or Ctrl-C, whose traceback tells where the
 parent waited, and not the worker.
 
-Closer causes come first: a lock inherited by fork, a collective that a rank never reached, a disk that is gone.
+Closer causes come first: a lock inherited by fork, a collective that a rank never reached, a disk that is gone, a CPU
+that it was not given. A disk that answers late, again and again, is none of these: the process gets on, and is slow.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from enum import Enum
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, first, nothing_said, reason
+from lastwords.causes.mentioned import field, first, log_stops, nothing_said, reason
+from lastwords.causes.words import crashed_too
 from lastwords.evidence.frames import python_frames, yours
 from lastwords.evidence.model import Evidence, Hang
 
@@ -26,6 +28,7 @@ class Way(Enum):
     NETWORK = "waits for the other end of a connection"
     CHILD = "waits for another process"
     PIPE = "waits for a pipe or a file"
+    DISK = "waits for a disk or a file server again and again"
     LOCK = "waits for a lock"
     RUNNING = "computes, and does not come to an end"
     STOPPED = "was stopped by a signal or a debugger"
@@ -62,6 +65,8 @@ def way_of(found: Hang) -> Way:
         return Way.FROZEN
     if found.blocked_in == "running" or found.state == "R":
         return Way.RUNNING
+    if found.state == "D" and found.answered:
+        return Way.DISK
     if found.waits_for is not None:
         return Way.LOCK
     return next((way for way, calls in CALLS.items() if found.blocked_in in calls), Way.OTHER)
@@ -74,7 +79,15 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         *reason(evidence, "deadlock_said", "deadlock"),
         *reason(evidence, "waits", "waiting", "lock-wait"),
         *reason(evidence, "timed_out", "work-timeout", "collective-timeout"),
+        *reason(evidence, "not_heard", "heartbeat-lost"),
+        *reason(evidence, "given_up", "lost-child"),
+        *reason(evidence, "guessed", "hang-guess"),
     ]
+    if reasons:
+        reasons.extend(reason(evidence, "waits_for_io", "io-stall"))
+        reasons.extend(crashed_too(evidence))
+    if log_stops(evidence):
+        reasons.append(Reason("log_stops", "the log has no word of an end, as when its writer stands still"))
     yield from nothing_said(reasons)
 
 
@@ -100,7 +113,8 @@ def sentence(evidence: Evidence) -> str:
     words = f"waits for {what}" if what else way_of(found).value
     frame = yours(python_frames(evidence))
     where = f", in {frame.function}()" if frame is not None else ""
-    return f"It lives, and does not get on with its item: it {words}{where}."
+    how = "gets on slowly" if way_of(found) is Way.DISK else "does not get on"
+    return f"It lives, and {how} with its item: it {words}{where}."
 
 
 def facts(evidence: Evidence) -> Facts:
@@ -126,6 +140,14 @@ STEPS = {
     ),
     Way.CHILD: (Step(text="see what its child does:", command="ps -eo pid,ppid,stat,wchan:24,cmd --forest"),),
     Way.PIPE: (Step(text="see who has the other end:", command="ls -l /proc/PID/fd"),),
+    Way.DISK: (
+        Step(
+            text="see how late the disk answers (await), or the server:",
+            command="iostat -x 1 3; nfsiostat 1 3",
+        ),
+        Step(text="copy the data to a local disk first, or read it in larger parts"),
+        Step(text="or allow the item more time (--hang-after)"),
+    ),
     Way.LOCK: (
         Step(text="see in the other threads, below, who has it; take locks always in the same order"),
         Step(text="take it with a time-out, so that a deadlock becomes an error: `lock.acquire(timeout=60)`"),
@@ -141,8 +163,34 @@ STEPS = {
     Way.FROZEN: (
         Step(text="let it go on: `docker unpause`, or write THAWED (0 in version 2) into its freezer group"),
     ),
-    Way.OTHER: (),
+    Way.OTHER: (Step(text="see whether it still stands there:", command="py-spy dump --pid PID"),),
 }
+ERROR = "so that a stuck worker becomes an error"
+# How roles begin (record/adapters, engines), and the names of the systems whose logs are read: in what kind of job it hangs.
+KINDS = {
+    ("DataLoader worker", "torch DataLoader"): Step(text=f"torch: set `timeout=` on the DataLoader, {ERROR}"),
+    ("Ray worker", "ray"): Step(
+        text=f"Ray: give `ray.get` a `timeout=`, {ERROR}, and `ray.cancel(task, force=True)`"
+    ),
+    ("Dask worker", "dask"): Step(
+        text=f"Dask: give `future.result` a `timeout=`, {ERROR}, and `future.cancel()`"
+    ),
+    ("Spark", "spark"): Step(
+        text="Spark: have tasks that hang ended and tried again, with the reason in the driver's exception:",
+        command="lastwords.spark.configure(builder, hang_after=SECONDS, kill_hung=True)",
+    ),
+    ("rank", "spawned process"): Step(
+        text="torchrun: a rank cannot be spared; have all of them started again from the last checkpoint:",
+        command="torchrun --max-restarts=3 YOUR_JOB.py",
+    ),
+    ("pool worker",): Step(text=f"give the pool `policy=lastwords.Policy(timeout=SECONDS)`, {ERROR}"),
+}
+POOL = Step(
+    text="give each item a time limit, after which its worker is replaced and the others go on:",
+    command="lastwords.ProcessPoolExecutor(policy=lastwords.Policy(timeout=SECONDS))",
+)
+CANNOT_BE_SPARED = ("rank", "spawned process", "Spark")
+"""Killing one of these ends the job, or is the engine's own affair."""
 
 
 def remedy(evidence: Evidence) -> Iterator[Step]:
@@ -154,12 +202,30 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
         )
     for step in STEPS[way_of(found)] if found is not None else ():
         yield Step(text=step.text, command=step.command.replace("PID", pid) if step.command else None)
-    yield Step(text="torch: set `timeout=` on the DataLoader, so that a stuck worker becomes an error")
-    if found is not None:
+    yield from _for_its_kind(evidence, found)
+
+
+def _for_its_kind(evidence: Evidence, found: Hang | None) -> Iterator[Step]:
+    """A worker that hangs can be given up; the job itself cannot, and no other engine's advice helps."""
+    role, is_child = _role(evidence), evidence.process is not None and evidence.process.is_child
+    names = (role,) if found is not None else tuple(one.system for one in evidence.mentions or ())
+    steps = [step for begins, step in KINDS.items() if any(name.startswith(begins) for name in names)]
+    limit = f"{found.limit:g}" if found is not None else "60"
+    for step in steps or ([POOL] if is_child else []):
+        yield Step(text=step.text.replace("SECONDS", limit), command=_with_limit(step.command, limit))
+    if found is not None and is_child and not role.startswith(CANNOT_BE_SPARED):
         yield Step(
             text="or have workers that hang killed, if the job can bear that:",
-            command=f"lastwords run --hang-after {found.limit:g} --kill-hung -- python YOUR_JOB.py",
+            command=f"lastwords run --hang-after {limit} --kill-hung -- python YOUR_JOB.py",
         )
+
+
+def _role(evidence: Evidence) -> str:
+    return (evidence.process.role if evidence.process else None) or ""
+
+
+def _with_limit(command: str | None, limit: str) -> str | None:
+    return command.replace("SECONDS", limit) if command else None
 
 
 CAUSE = Cause(
@@ -175,13 +241,19 @@ CAUSE = Cause(
         "deadlock_said": 3.3,
         "waits": 1.8,
         "timed_out": 5.1,
+        "not_heard": 1.2,
+        "given_up": 0.6,
+        "guessed": 0.8,
+        "log_stops": 0.5,
+        "waits_for_io": -4.0,
+        "crashed_too": -3.0,
         "nothing_said": -4.0,
     },
     judge=judge,
     sentence=sentence,
     facts=facts,
     remedy=remedy,
-    zoo=("hang", "text:hang"),
-    near_misses=("text:collective-timeout", "text:out-of-memory"),
+    zoo=("hang", "sleeps-with-little-cpu", "slow-disk", "text:hang"),
+    near_misses=("cpu-starvation", "io-stall", "text:collective-timeout", "text:out-of-memory"),
     fallback=2,
 )

@@ -6,13 +6,14 @@ report some of it (machine checks, EDAC, AER, Xid 48, 63, 64, 74, 79, 94, 95, EC
 
 A crash alone does not prove it; a report of the hardware does, and so does the same crash in unrelated programs. An
 address that is one high bit from one that the process has is a hint: Mozilla found that a memory test confirmed about
-half of the crashes that looked so. `lastwords explain ID --memtest` is such a test, of a few seconds.
+half of the crashes that looked so. An item that crashes in the same way when it is tried again is no bit that flipped. `lastwords explain ID --memtest` is such a test, of a few seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastwords.causes import alone
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import bare, field, nothing_said, reason
 from lastwords.causes.words import hexadecimal
@@ -50,12 +51,16 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [
         *reason(evidence, "reported", "hardware-error"),
         *reason(evidence, "hinted", "hardware-hint"),
+        *reason(evidence, "io_error", "io-error"),
         *_one_bit_away(evidence),
         *_tested(evidence),
     ]
     if bare(evidence, "SIGSEGV", "SIGBUS", "SIGILL") and not reasons:
         reasons.append(Reason("could_be", "memory that flips bits ends so too, in places that make no sense"))
     yield from nothing_said(reasons)
+    if any(one.name == "one_bit_away" for one in reasons):
+        yield from alone.passed(evidence, "passed_alone")
+        yield from alone.died_again(evidence, "died_alone")
 
 
 def sentence(evidence: Evidence) -> str:
@@ -112,10 +117,13 @@ CAUSE = Cause(
     weights={
         "reported": 6.1,
         "hinted": 2.0,
+        "io_error": 2.4,
         "could_be": 0.2,
         "one_bit_away": 2.2,
         "memory_failed": 6.0,
         "memory_held": -0.6,
+        "passed_alone": 0.6,
+        "died_alone": -2.5,
         "nothing_said": -4.0,
     },
     judge=judge,

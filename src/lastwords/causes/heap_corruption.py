@@ -5,6 +5,8 @@ frees a block twice, or frees what malloc never gave out, destroys them; glibc f
 and ends the process with words like `free(): invalid pointer` or `corrupted size vs. prev_size`. Sometimes it
 does not find it, and faults inside malloc itself, or in Python's garbage collector, which follows every object.
 
+An item that dies of this and passes when it is tried again alone met what an earlier one had done.
+
 The function named is where the damage was **found**. Where it was done is mostly earlier and elsewhere; a double
 free is the exception, since its second free is the named one.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lastwords.causes import alone
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.said import not_its_signal, passes_through, said
 from lastwords.causes.words import memory_checks, native_steps, place, place_facts, was_sent
@@ -73,6 +76,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     yield from not_its_signal(evidence, words, "SIGABRT", "SIGSEGV", "SIGBUS")
     if evidence.fault is not None and not was_sent(evidence):
         yield from _judge_place(evidence)
+    yield from alone.passed_without(evidence, "passed_alone")
 
 
 def _judge_place(evidence: Evidence) -> Iterator[Reason]:
@@ -134,6 +138,7 @@ CAUSE = Cause(
         "check_failed": 5.5,
         "in_allocator": 4.2,
         "in_collector": 3.2,
+        "passed_alone": 0.7,
         "elsewhere": -3.0,
         "other_ending": -1.5,
         "other_signal": -8.0,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from lastwords.causes import alone
 from lastwords.causes.cause import SIGNAL_FITS, Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import field, from_text, reason, said
 from lastwords.causes.words import file_name, met_signal, not_this_signal, product, sent_by
@@ -53,6 +54,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         yield from _judge_instruction(evidence)
         yield from stated
         yield from _judge_text(evidence)
+        yield from alone.died_again(evidence, "died_alone")
 
 
 def _stated(evidence: Evidence) -> Iterator[Reason]:
@@ -68,6 +70,8 @@ def _judge_text(evidence: Evidence) -> Iterator[Reason]:
         yield from _in_compiled_code(evidence)
     if from_text(evidence):
         yield from reason(evidence, "while_importing", "importing")
+        yield from reason(evidence, "made_to_fault", "trap-here")
+        yield from reason(evidence, "found_otherwise", "sanitizer", "heap-corruption")
 
 
 # Who printed the stack stands on it too, and Python itself is built for every CPU.
@@ -123,6 +127,7 @@ def _host(evidence: Evidence, missing: tuple[str, ...]) -> str:
 def sentence(evidence: Evidence) -> str:
     name = product(faulting(evidence)) or field(evidence, ("importing",), "module")
     if from_text(evidence) and (feature := field(evidence, ("cpu-lacks",), "feature")):
+        name = field(evidence, ("cpu-lacks",), "library") or name
         return f"This CPU lacks {feature}, which {name or 'the program'} was built with."
     if evidence.instruction is None or not evidence.instruction.extensions:
         return "The CPU refused an instruction; perhaps the program was built for another one."
@@ -153,10 +158,23 @@ def facts(evidence: Evidence) -> Facts:
     }
 
 
+def _flag(extension: str) -> str:
+    """As the kernel spells it: `sse4_1` for SSE4.1, and the first where a library names several."""
+    first = re.split(r"[ ,]", extension.lower().replace(".", "_"))[0]
+    return {"fma3": "fma", "avx512": "avx512f"}.get(first, first)
+
+
 def remedy(evidence: Evidence) -> Iterator[Step]:
     known = facts(evidence)
     extension, package = known["extension"], known["package"]
     if extension is None:
+        yield Step(
+            text="on the host where it died, see which installed libraries need more than its CPU has:",
+            command="lastwords scan",
+        )
+        yield Step(
+            text="and what that CPU has:", command="grep -m1 -oE 'avx[^ ]*|fma' /proc/cpuinfo | sort -u"
+        )
         yield Step(
             text="have the instruction recorded next time:", command="lastwords run -- python YOUR_JOB.py"
         )
@@ -172,7 +190,7 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
         )
     yield Step(
         text=f"run it on a host whose CPU has {extension}; ask a host with (0: it lacks it):",
-        command=f"grep -cw {extension} /proc/cpuinfo",
+        command=f"grep -cw {_flag(str(extension))} /proc/cpuinfo",
     )
     if package in KNOWN_SWITCHES:
         text, command = KNOWN_SWITCHES[str(package)]
@@ -186,6 +204,10 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
         library = file_name(str(known["library"]))
         yield Step(
             text=f"or rebuild {library} without -march=native and -m{extension} (x86-64-v2 runs nearly everywhere)"
+        )
+    elif from_text(evidence):
+        yield Step(
+            text=f"or install a build that does without {extension}: an older one, one for older CPUs, or from source"
         )
     else:
         yield Step(text=f"or tell what generates this code (a JIT, ctypes) to do without {extension}")
@@ -205,10 +227,12 @@ CAUSE = Cause(
         "in_function": 0.9,
         "while_importing": 0.9,
         "cpu_lacks_it": 4.5,
+        "died_alone": 0.4,
         "cpu_has_it": -6.0,
         "baseline": -5.0,
         "no_instruction": -6.0,
         "made_to_fault": -6.0,
+        "found_otherwise": -3.5,
         "sent": -6.0,
         "other_ending": -1.5,
         "other_signal": -8.0,

@@ -10,6 +10,7 @@ calls abort() while a second one is loaded: Intel's and LLVM's do that when they
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
@@ -18,12 +19,23 @@ from lastwords.causes.words import file_name, signal_of
 from lastwords.evidence.frames import blamed
 from lastwords.evidence.model import Copies, Evidence
 
+_OPENMP = re.compile(r"\bomp\b|lib[gi]?omp|openmp|\bmkl")
+_CUDA = re.compile(r"lib(?:cudnn|cublas|cusparse|cusolver|cufft|nvJitLink|nccl)", re.IGNORECASE)
+
+
+def _cuda_library(evidence: Evidence) -> str | None:
+    found = next(filter(None, (_CUDA.search(one.quote) for one in said(evidence, "symbol-undefined"))), None)
+    return found[0] if found else None
+
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [
         *two_runtimes(evidence),
         *reason(evidence, "said_so", "abi-conflict"),
+        *reason(evidence, "older_copy", "runtime-too-old"),
         *reason(evidence, "symbol_undefined", "symbol-undefined"),
+        *reason(evidence, "order_matters", "import-order"),
+        *reason(evidence, "two_builds", "two-builds"),
     ]
     if bare(evidence, "SIGSEGV") and not reasons:
         reasons.append(Reason("segfault", "libraries that clash end in SIGSEGV, often in innocent code"))
@@ -54,6 +66,12 @@ def _openmp(evidence: Evidence) -> Copies | None:
 def sentence(evidence: Evidence) -> str:
     if any(two_runtimes(evidence)):
         return "Two OpenMP runtimes were loaded into one process, and one of them refused to go on."
+    if version := field(evidence, ("runtime-too-old",), "version"):
+        return (
+            f"An older copy of a library was found before the one it was built with: {version} is not in it."
+        )
+    if builds := field(evidence, ("two-builds",), "builds"):
+        return f"Two builds of one library are in the same process, and call each other: {builds}."
     symbol = field(evidence, ("symbol-undefined",), "symbol")
     return (
         f"A library wants {symbol}, which the one it was loaded with does not have."
@@ -66,6 +84,8 @@ def facts(evidence: Evidence) -> Facts:
     openmp = _openmp(evidence)
     return {
         "symbol": field(evidence, ("symbol-undefined",), "symbol"),
+        "version": field(evidence, ("runtime-too-old",), "version"),
+        "builds": field(evidence, ("two-builds",), "builds"),
         "runtimes": " ".join(openmp.paths) if openmp else None,
     }
 
@@ -77,10 +97,24 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
             text="an extension was built for another NumPy; until it has a new wheel:",
             command="python -m pip install 'numpy<2'",
         )
-    if "omp" in text or "mkl" in text or any(two_runtimes(evidence)):
+    if _OPENMP.search(text) or any(two_runtimes(evidence)):
         yield Step(
             text="have one OpenMP: take all packages from one source (all conda, or all pip), and find the copies:",
             command="find $(python -c 'import site; print(site.getsitepackages()[0])') -name 'lib*omp*'",
+        )
+    if library := field(evidence, ("runtime-too-old",), "library"):
+        yield Step(
+            text="see what the copy that was found has:",
+            command=f"strings {library} | grep -E '^(GLIBCXX|CXXABI)_' | tail -3",
+        )
+        yield Step(
+            text="have the newer one found first: in a conda environment install it there, elsewhere take a newer image:",
+            command="conda install -c conda-forge libstdcxx-ng && export LD_LIBRARY_PATH=$CONDA_PREFIX/lib",
+        )
+    if field(evidence, ("symbol-undefined",), "symbol") and (cuda := _cuda_library(evidence)):
+        yield Step(
+            text=f"two versions of {cuda} meet: torch brings its own; see what else is found first, and leave it out:",
+            command=f"echo $LD_LIBRARY_PATH; ldconfig -p | grep {cuda}; python -m pip list | grep -i nvidia",
         )
     if "tls" in text:
         yield Step(text="import that library before the others, at the top of the main module")
@@ -100,7 +134,10 @@ CAUSE = Cause(
     weights={
         "said_so": 6.1,
         "runtime_gave_up": 5.0,
+        "older_copy": 5.0,
         "symbol_undefined": 4.3,
+        "order_matters": 5.0,
+        "two_builds": 4.6,
         "segfault": 0.4,
         "while_importing": 0.7,
         "system_too_old": -2.0,

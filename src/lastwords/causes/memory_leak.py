@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastwords.causes import alone
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import nothing_said, reason, said
-from lastwords.causes.words import growth_of, signal_of
+from lastwords.causes.words import growth_of, per_item, signal_of
 from lastwords.evidence.model import Evidence, Growth
 from lastwords.evidence.quantities import duration, size
 
@@ -33,18 +34,27 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     ):
         reasons.append(Reason("memory_ran_out", "and its end is that of a process without memory"))
     yield from nothing_said(reasons)
+    if reasons:
+        yield from _tried(evidence)
+
+
+def _tried(evidence: Evidence) -> Iterator[Reason]:
+    """A fresh worker has not leaked yet; but its siblings may have left it no room."""
+    if alone.has_passed(evidence):
+        yield Reason("passed_alone", alone.in_words(evidence) or "")
+    yield from alone.died_again(evidence, "died_alone")
 
 
 def _watched(evidence: Evidence) -> Iterator[Reason]:
     memory, leak, copied = evidence.memory, _leak(evidence), growth_of(evidence, "private memory")
     if leak is not None:
-        yield Reason("grew_per_item", f"it grew {size(int(leak.per_item))} per item over {leak.items} items")
+        yield Reason("grew_per_item", f"it grew {per_item(leak)}")
         if leak.alike:
             yield Reason("siblings_grow", _forecast(leak))
     elif copied is not None:
         yield Reason(
             "pages_copied",
-            f"its own pages grew {size(int(copied.per_item))} per item over {copied.items} items while its size"
+            f"its own pages grew {per_item(copied)} while its size"
             " stayed the same: pages shared with its parent are written to, and copied",
         )
     elif memory is not None and (memory.items or 0) >= MANY and (memory.per_item or 0) >= GROWTH:
@@ -112,6 +122,8 @@ CAUSE = Cause(
         "siblings_grow": 0.2,
         "pages_copied": 2.6,
         "memory_ran_out": 0.3,
+        "passed_alone": 0.6,
+        "died_alone": -1.2,
         "nothing_said": -4.0,
     },
     judge=judge,

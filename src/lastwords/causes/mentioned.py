@@ -11,12 +11,18 @@ from lastwords.causes.cause import Reason
 from lastwords.causes.words import signal_of
 from lastwords.evidence.model import Evidence, Mention, PythonException
 from lastwords.evidence.text import read_mentions
+from lastwords.evidence.text.echoes import is_echo
 from lastwords.evidence.text.excerpt import excerpt
 
 LONGEST = 180
 LONGEST_MESSAGE = 4096
 MOST_FRAMES = 32
 
+# Statements that tell of no end, and stand in many logs of jobs that end well.
+HINTS = (
+    "importing", "cpu-warning", "fork-hint", "hang-guess", "shm-small", "leaked", "old-runtime", "unconfined-works",
+    "native-frame",
+)  # fmt: skip
 # Statements that name a reason by themselves: beside one of these, a kill is no riddle.
 ORDERS = ("time-limit", "work-timeout", "preempted", "cancelled")
 
@@ -84,7 +90,26 @@ def bare(evidence: Evidence, *names: str) -> bool:
 
 def only_lost(evidence: Evidence) -> bool:
     """A worker is gone, and nobody says how."""
-    return evidence.status is None and bool(said(evidence, "lost"))
+    own = evidence.exception
+    is_told = bool(said(evidence, "lost", "peer-lost", "heartbeat-lost"))
+    return evidence.status is None and (is_told or (own is not None and is_echo(own.kind, own.message)))
+
+
+# What a log says of a worker that is gone, without a word of why.
+_OF_A_LOSS = (
+    *HINTS, "lost", "peer-lost", "heartbeat-lost", "exception", "passed-on", "memory-guess", "memory-high", "node-lost", "exit",
+)  # fmt: skip
+
+
+def names_a_reason(evidence: Evidence) -> bool:
+    """Some line says more than that somebody is gone."""
+    return any(one.kind not in _OF_A_LOSS for one in mentions(evidence))
+
+
+def log_stops(evidence: Evidence) -> bool:
+    """A log without one word of an end: whoever wrote it stands still, or was killed in the middle."""
+    told = any(one.kind not in HINTS for one in evidence.mentions or ())
+    return from_text(evidence) and not told and evidence.status is None and evidence.exception is None
 
 
 def nothing_said(reasons: list[Reason]) -> Iterator[Reason]:

@@ -10,11 +10,14 @@ Libraries that are there and do not fit together are a conflict, not this.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import field, nothing_said, only_lost, reason, said
 from lastwords.evidence.model import Evidence
+
+_CUDA = re.compile(r"lib(cudart|cublas|cudnn|cufft|cusparse|cusolver|nvrtc|nccl)\w{0,20}\.so\.(\d[\d.]{0,8})")
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
@@ -22,6 +25,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         *reason(evidence, "module_missing", "module-missing"),
         *reason(evidence, "library_missing", "library-missing"),
         *reason(evidence, "system_too_old", "symbol-missing"),
+        *reason(evidence, "older_copy", "runtime-too-old"),
         *reason(evidence, "shadowed", "shadowed"),
         *reason(evidence, "hidden", "hidden-module"),
         *(
@@ -67,6 +71,25 @@ def facts(evidence: Evidence) -> Facts:
     }
 
 
+def _known_library(name: str) -> Iterator[Step]:
+    if cuda := _CUDA.search(name):
+        yield Step(
+            text=f"{cuda[1]} {cuda[2]} is what that extension was built for: install the build for the CUDA that is here",
+            command="python -c 'import torch; print(torch.version.cuda)'; nvidia-smi | head -4",
+        )
+    elif name.startswith("libcuda.so"):
+        yield Step(text="the driver is missing in this container:", command="docker run --gpus all …")
+    elif name.startswith("libgomp.so"):
+        yield Step(text="it is GCC's OpenMP:", command="sudo apt-get install libgomp1")
+    elif "libomp" in name and name.endswith(".dylib"):
+        yield Step(text="it is LLVM's OpenMP:", command="brew install libomp")
+    elif name.startswith("libGL.so"):
+        yield Step(
+            text="install libgl1, or a build that draws nothing:",
+            command="python -m pip install opencv-python-headless",
+        )
+
+
 def remedy(evidence: Evidence) -> Iterator[Step]:
     module = field(evidence, ("module-missing",), "module")
     if file := field(evidence, ("hidden-module",), "file"):
@@ -78,12 +101,14 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
             command="ldd --version | head -1",
         )
     if said(evidence, "library-missing"):
+        is_mac = (field(evidence, ("library-missing",), "library") or "").endswith(".dylib")
         yield Step(
-            text="see which library lacks what:", command="ldd PATH_OF_THE_EXTENSION.so | grep 'not found'"
+            text="see which library lacks what:",
+            command="otool -L PATH_OF_THE_EXTENSION"
+            if is_mac
+            else "ldd PATH_OF_THE_EXTENSION.so | grep 'not found'",
         )
-        yield Step(
-            text="libGL.so.1: install libgl1, or opencv-python-headless; libcuda.so.1: the driver is missing in this container (docker run --gpus all)"
-        )
+        yield from _known_library(field(evidence, ("library-missing",), "library") or "")
     if module:
         yield Step(
             text="install it where the worker runs, not only where the driver does:",
@@ -93,6 +118,8 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
             text="see that no file of yours has that name:",
             command=f"python -c 'import {module.split('.')[0]} as m; print(m.__file__)'",
         )
+    if said(evidence, "symbol-missing"):
+        return
     yield Step(
         text="Spark: PYSPARK_PYTHON and --archives venv.tar.gz; Ray: runtime_env={'pip': [...]}; Dask: the same image for workers and client"
     )
@@ -108,6 +135,7 @@ CAUSE = Cause(
         "module_missing": 5.6,
         "library_missing": 5.4,
         "system_too_old": 5.4,
+        "older_copy": 2.4,
         "shadowed": 3.8,
         "hidden": 5.4,
         "name_missing": 1.5,

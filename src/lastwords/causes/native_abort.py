@@ -40,6 +40,7 @@ _PURE_FRAME = re.compile(r"__cxa_(pure|deleted)_virtual")
 _ASSERT_FRAME = re.compile(r"(__GI_)?__assert_(fail|perror_fail|rtn)")
 _PANIC_FRAME = re.compile(r"rust_panic|__rust_start_panic|core::panicking|std::panicking|panic_abort")
 _PYTHON_FRAME = re.compile(r"os_abort")
+_ABORT_FRAME = re.compile(r"(__GI_)?abort$")
 
 _EXPLAINED_BY = re.compile(
     "|".join(f"({one.pattern})" for one in (_ASSERTION, _THROWN, _NO_EXCEPTION, _PURE, _FORTIFY)),
@@ -63,9 +64,17 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     thrown = exception_of(evidence)
     if thrown is not None:
         yield Reason("exception", f"nothing caught {thrown}{_what(evidence)}")
+    elif fault is None and _shows_abort(evidence):
+        yield Reason("abort_called", "the stack shows that native code called abort()")
     elif words is None and kind_of(evidence) != "abort":
         yield Reason("kind_known", f"the stack shows what it was: {kind_of(evidence)}")
     yield from _judge_others(evidence)
+
+
+def _shows_abort(evidence: Evidence) -> bool:
+    """In a stack that a debugger printed into a log."""
+    shown = (one for one in evidence.mentions or () if one.kind == "native-frame")
+    return any(_ABORT_FRAME.match(one.fields.get("function", "")) for one in shown)
 
 
 def _judge_sender(evidence: Evidence) -> Iterator[Reason]:
@@ -221,6 +230,7 @@ CAUSE = Cause(
         "its_words": 4.1,
         "exception": 3.2,
         "kind_known": 1.5,
+        "abort_called": 2.2,
         "from_outside": -6.0,
         "smashed": -7.0,
         "damaged_heap": -7.0,

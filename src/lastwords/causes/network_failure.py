@@ -13,12 +13,26 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import first, nothing_said, reason, said
-from lastwords.evidence.model import Evidence
+from lastwords.evidence.model import Evidence, Mention
+from lastwords.evidence.text.echoes import is_echo
 
 
 def _own_pipe(evidence: Evidence) -> bool:
     found = evidence.exception
     return found is not None and any("multiprocessing" in frame.file for frame in found.frames[:4])
+
+
+CRASHES = (
+    "fault",
+    "signal",
+    "oom-kill",
+    "gpu-oom",
+    "cuda-illegal",
+    "cuda-assert",
+    "hardware-error",
+    "fatal-python",
+)
+"""Ends of a rank after which the others find its connections closed."""
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
@@ -32,9 +46,39 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         reasons.append(
             Reason("own_pipe", "the connection was between two processes of the job: the other end died")
         )
-    elif reasons and said(evidence, "lost", "parent-gone", "collective-timeout"):
+    elif reasons and not _never_connected(evidence) and (earlier := _earlier_failure(evidence)) is not None:
+        reasons.append(Reason("after_a_failure", f"another process had failed before: {earlier.quote[:120]}"))
+    elif (
+        reasons
+        and not _never_connected(evidence)
+        and said(evidence, "lost", "parent-gone", "collective-timeout")
+    ):
         reasons.append(Reason("may_be_echo", "somebody died as well: this may be the echo"))
     yield from nothing_said(reasons)
+
+
+def _earlier_failure(evidence: Evidence) -> Mention | None:
+    """An exception with its traceback, above the first word of a connection: its peers lost it then.
+
+    Not where an exception itself tells of the connection: then the two may be one chain.
+    """
+    network = said(evidence, "network-failure", "peer-lost")
+    between_ranks = {one.line for one in said(evidence, "peer-lost")}
+    if network and network[0].line in between_ranks:
+        crash = first(evidence, *CRASHES)
+        if crash is not None and crash.line < network[0].line:
+            return crash
+    own = evidence.exception
+    if not network or own is None or not own.frames or is_echo(own.kind, own.message):
+        return None
+    raised = said(evidence, "exception")
+    if {one.line for one in raised} & {one.line for one in said(evidence, "network-failure")}:
+        return None
+    return next((one for one in raised if one.source == own.source and one.line < network[0].line), None)
+
+
+def _never_connected(evidence: Evidence) -> bool:
+    return any(one.fields.get("step") == "connect" for one in said(evidence, "network-failure"))
 
 
 def sentence(_evidence: Evidence) -> str:
@@ -46,7 +90,17 @@ def facts(evidence: Evidence) -> Facts:
     return {"line": found.line if found else None, "system": found.system if found else None}
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if any("NCCL" in one.quote for one in said(evidence, "network-failure", "peer-lost")):
+        yield Step(
+            text="see from that host whether the peer can be reached (its address and port stand in the line):",
+            command="nc -vz HOST PORT; ip -brief address",
+        )
+        yield Step(
+            text="tell NCCL which network connects the hosts, and open its ports between them in the firewall:",
+            command="export NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0",
+        )
+        return
     yield Step(
         text="try again with growing pauses around the call that failed (tenacity, urllib3.Retry, botocore's retries={'max_attempts': 10})"
     )
@@ -69,6 +123,7 @@ CAUSE = Cause(
         "not_heard": 2.4,
         "own_pipe": -3.0,
         "may_be_echo": -1.6,
+        "after_a_failure": -3.2,
         "nothing_said": -4.0,
     },
     judge=judge,

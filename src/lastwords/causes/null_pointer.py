@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lastwords.causes import heap_corruption
+from lastwords.causes import alone, heap_corruption
 from lastwords.causes.cause import SIGNAL_FITS, Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import first, reason
 from lastwords.causes.words import (
     NULL_PAGES,
     hexadecimal,
+    met_signal,
     native_steps,
     not_this_signal,
     place,
@@ -25,23 +27,31 @@ from lastwords.causes.words import (
     sent_by,
     source_line,
 )
-from lastwords.evidence.frames import blamed, short_function
+from lastwords.evidence.frames import blamed, left_code, short_function
 from lastwords.evidence.model import Evidence, Fault
 
 VERBS = {"read": "read", "write": "wrote", "execute": "jumped to"}
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
-    against = [*not_this_signal(evidence, "SIGSEGV"), *sent_by(evidence)]
+    against = [*_other_end(evidence), *sent_by(evidence)]
     yield from against
-    if not any(reason.name == "other_signal" for reason in against):
+    if not any(one.name == "other_signal" for one in against):
         yield from _judge_address(evidence)
 
 
+def _other_end(evidence: Evidence) -> Iterator[Reason]:
+    """A debugger's stack of a crash need not say how the process ended."""
+    if met_signal(evidence) is not None or first(evidence, "null-argument") is None:
+        yield from not_this_signal(evidence, "SIGSEGV")
+
+
 def _judge_address(evidence: Evidence) -> Iterator[Reason]:
-    yield Reason(SIGNAL_FITS, "it touched memory that it must not touch (SIGSEGV)")
+    if met_signal(evidence) is not None:
+        yield Reason(SIGNAL_FITS, "it touched memory that it must not touch (SIGSEGV)")
     fault = evidence.fault
     if fault is None or fault.address is None:
+        yield from reason(evidence, "null_argument", "null-argument")
         return
     if fault.canonical is False or fault.code_name == "SI_KERNEL":
         yield Reason("no_address", "the address cannot exist on this CPU; the kernel reports such ones as 0")
@@ -49,6 +59,9 @@ def _judge_address(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("far_from_null", f"the address {fault.address:#x} is far from null")
     else:
         yield Reason("near_null", _near_null(fault))
+        yield from alone.died_again(evidence, "died_alone")
+        if fault.pc and left_code(fault):
+            yield Reason("jumped_there", "it jumped there: a number that is no address was called")
         yield from _judge_operand(evidence, fault.address)
         if inside := heap_corruption.in_allocator(evidence):
             yield Reason("in_allocator", f"the pointer is one of {inside}'s own, which was overwritten")
@@ -116,10 +129,13 @@ CAUSE = Cause(
     weights={
         SIGNAL_FITS: 1.5,
         "near_null": 5.0,
+        "null_argument": 4.0,
         "operand_agrees": 0.7,
+        "died_alone": 0.4,
         "no_address": -6.0,
         "far_from_null": -6.0,
         "in_allocator": -5.0,
+        "jumped_there": -6.0,
         "sent": -7.0,
         "other_ending": -1.5,
         "other_signal": -8.0,

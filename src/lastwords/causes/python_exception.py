@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lastwords.causes import shared_state
+from lastwords.causes import alone, shared_state
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import from_text, mentions, said
 from lastwords.causes.words import ended, item_name
@@ -47,6 +47,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     yield Reason("uncaught", _what(found))
     yield from _judge_text(evidence, found)
     yield from _judge_ending(evidence, found)
+    yield from alone.died_again(evidence, "died_alone")
     if found.broke is not None:
         yield Reason("not_passed_on", f"the pool could not pass it on, and raised {found.broke} instead")
     if is_echo(found):
@@ -146,6 +147,7 @@ CAUSE = Cause(
     weights={
         "uncaught": 6.5,
         "exit_code_agrees": 0.8,
+        "died_alone": 0.3,
         "echo": -5.0,
         "not_passed_on": -3.5,
         "own_copy": -2.0,

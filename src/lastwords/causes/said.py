@@ -11,8 +11,9 @@ from lastwords.evidence.frames import short_function
 from lastwords.evidence.model import Evidence
 
 LONGEST = 200
-ELSEWHERE = ("messenger", "cuda-assert")
-"""Mentions that have the words of an abort, and tell of something else: an assertion on the GPU ends no process."""
+ELSEWHERE = ("messenger", "cuda-assert", "exception")
+"""Mentions that have the words of an abort, and tell of something else: an assertion on the GPU ends no process, and one
+that Python raised (OpenCV's) none by itself."""
 
 
 def said(evidence: Evidence, pattern: re.Pattern[str], *kinds: str) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, nothing_said, reason
+from lastwords.causes.mentioned import field, nothing_said, reason, said
 from lastwords.causes.words import place, signal_of
 from lastwords.evidence import syscalls
 from lastwords.evidence.model import Evidence
@@ -46,11 +46,16 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         reasons.append(Reason("filtered", f"a seccomp filter refused {_call(evidence)} in {place(evidence)}"))
     if not reasons:
         reasons = [*reason(evidence, "thread_refused", "threads-refused")]
+        if reasons:
+            reasons.extend(reason(evidence, "works_unconfined", "unconfined-works"))
+            reasons.extend(reason(evidence, "runtime_is_old", "old-runtime"))
     yield from nothing_said(reasons)
 
 
 def sentence(evidence: Evidence) -> str:
     call = _call(evidence)
+    if call is None and said(evidence, "threads-refused"):
+        return "Where it runs, the call that makes a thread is refused: this container's runtime is older than its image."
     return f"It made a system call that is forbidden here{f': {call}' if call else ''}."
 
 
@@ -64,6 +69,16 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
         yield Step(
             text=f"allow {call} in the profile that the job runs under (Docker: --security-opt seccomp=FILE)"
         )
+    if call is None and said(evidence, "threads-refused"):
+        yield Step(
+            text="update the container runtime: Docker 20.10.10, libseccomp 2.5 and later know clone3:",
+            command="docker version --format '{{.Server.Version}}'",
+        )
+        yield Step(
+            text="to be sure, once without the profile:",
+            command="docker run --security-opt seccomp=unconfined …",
+        )
+        return
     yield Step(
         text="see which call the kernel refused:",
         command="sudo ausearch -m SECCOMP -ts recent; sudo dmesg | grep type=1326",
@@ -85,6 +100,8 @@ CAUSE = Cause(
         "sigsys": 4.7,
         "filtered": 2.5,
         "thread_refused": 0.9,
+        "works_unconfined": 3.4,
+        "runtime_is_old": 2.9,
         "nothing_said": -4.0,
     },
     judge=judge,

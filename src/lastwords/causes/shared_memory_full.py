@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import bare, first, nothing_said, quoted, reason, said
-from lastwords.causes.words import growth_of, signal_of
+from lastwords.causes.mentioned import bare, first, nothing_said, only_lost, quoted, reason, said
+from lastwords.causes.words import growth_of, per_item, signal_of
 from lastwords.evidence.model import Evidence
-from lastwords.evidence.quantities import size
 
 PLACE = "/dev/shm"  # noqa: S108 (a place to recognise; nothing is written there)
 NEARLY = 0.02
@@ -31,6 +30,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     elif other:
         reasons.append(quoted("no_space", other[0]))
     reasons += [*reason(evidence, "open_failed", "shm-open-failed"), *reason(evidence, "small", "shm-small")]
+    if not space and said(evidence, "no-space") and said(evidence, "shm-small"):
+        reasons.append(Reason("df_agrees", "errno 28, and `df` shows that it is /dev/shm that is full"))
     reasons += _watched(evidence)
     if bare(evidence, "SIGBUS"):
         reasons.append(Reason("bus_error", "SIGBUS is what a write past the end of /dev/shm gets"))
@@ -40,10 +41,16 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
             for one in said(evidence, "native-frame")
         ):
             reasons.append(Reason("in_nccl", "it happened in NCCL, which keeps its buffers in /dev/shm"))
+    if only_lost(evidence) and any(one.system == "torch DataLoader" for one in said(evidence, "lost")):
+        reasons.append(
+            Reason("worker_lost", "a loader's worker vanished, as one does that finds /dev/shm full")
+        )
+    if not reasons and any("unhandled system error" in one.quote for one in said(evidence, "peer-lost")):
+        text = "NCCL says no more than `system error`, also where /dev/shm has no room for its buffers"
+        reasons.append(Reason("nccl_failed", text))
     leak = growth_of(evidence, "shared memory")
     if reasons and leak is not None:
-        each = f"{size(int(leak.per_item))} more per item over {leak.items} items"
-        reasons.append(Reason("grew_to_it", f"it left {each} in {PLACE}"))
+        reasons.append(Reason("grew_to_it", f"it left {per_item(leak)} in {PLACE}"))
     yield from nothing_said(reasons)
 
 
@@ -101,9 +108,12 @@ CAUSE = Cause(
         "no_space": 1.1,
         "open_failed": 1.4,
         "small": 2.4,
+        "df_agrees": 1.2,
         "bus_error": 1.9,
-        "hinted": 0.7,
+        "hinted": 1.0,
+        "worker_lost": 0.9,
         "in_nccl": 2.7,
+        "nccl_failed": 0.9,
         "grew_to_it": 0.6,
         "nothing_said": -4.0,
     },

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import bare
+from lastwords.causes.mentioned import bare, reason
 from lastwords.causes.said import not_its_signal, said
 from lastwords.causes.words import file_name, place_first, sent_by
 from lastwords.evidence.frames import NEAR_STACK, blamed, left_code, overflows, short_function
@@ -39,6 +39,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("its_words", f"it said: {words}")
     elif bare(evidence, "SIGSEGV"):
         yield Reason("could_be", "a stack that overflowed ends in SIGSEGV, and nothing recorded where it was")
+        yield from reason(evidence, "limit_raised", "recursion-raised")
+        yield from reason(evidence, "same_frames", "python-recursion")
     against = [*not_its_signal(evidence, words, "SIGSEGV", "SIGBUS"), *sent_by(evidence)]
     if words is not None and fault is not None and fault.signal == "SIGABRT":
         against = []  # Rust and Python see it coming, and abort
@@ -189,6 +191,8 @@ CAUSE = Cause(
         "recurses": 1.5,
         "small_stack": 0.3,
         "could_be": 0.2,
+        "limit_raised": 3.5,
+        "same_frames": 4.6,
         "its_words": 6.2,
         "jumped_there": -5.0,
         "inside_the_stack": -4.0,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, from_text, nothing_said, reason
+from lastwords.causes.mentioned import field, from_text, nothing_said, reason, said
 from lastwords.causes.words import growth_of
 from lastwords.evidence.model import Evidence
 
@@ -21,6 +21,10 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [*reason(evidence, "said_so", "no-threads"), *reason(evidence, "refused", "threads-refused")]
     if reasons and not from_text(evidence):
         reasons.append(Reason("seen_here", "Python itself was refused the thread, on this machine"))
+    if reasons and said(evidence, "old-runtime", "unconfined-works"):
+        reasons.append(
+            Reason("refused_otherwise", "the container's runtime may have refused it, not a limit")
+        )
     leak = growth_of(evidence, "threads")
     if leak is not None:
         text = f"it started {leak.per_item:.1f} threads per item over {leak.items} items, and they stayed"
@@ -66,6 +70,7 @@ CAUSE = Cause(
     weights={
         "said_so": 6.0,
         "refused": 2.6,
+        "refused_otherwise": -1.6,
         "seen_here": 1.6,
         "threads_leak": 1.0,
         "nothing_said": -4.0,

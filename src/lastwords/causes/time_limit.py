@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, first, nothing_said, reason
+from lastwords.causes.mentioned import field, first, nothing_said, reason, said
+from lastwords.causes.words import crashed_too
 from lastwords.evidence.model import Evidence
 
 
@@ -22,12 +23,25 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         *reason(evidence, "limit_said", "time-limit"),
         *reason(evidence, "timeout_said", "work-timeout"),
     ]
+    if not said(evidence, "time-limit"):
+        reasons.extend(_of_the_disk(evidence, reasons))
     status = evidence.status
     if status is not None and status.exit_code == 124:
         reasons.append(Reason("exit_124", "exit code 124 is that of timeout(1)"))
     if status is not None and status.signal == "SIGXCPU":
         reasons.append(Reason("cpu_time", "SIGXCPU is sent when the limit of CPU time is reached"))
+    if status is not None and status.signal == "SIGUSR2" and evidence.fault is None:
+        text = "LSF and Grid Engine send SIGUSR2 (exit code 140) to a job whose time is over"
+        reasons.append(Reason("batch_warning", text))
+    if reasons and not said(evidence, "time-limit"):
+        reasons.extend(crashed_too(evidence))
     yield from nothing_said(reasons)
+
+
+def _of_the_disk(evidence: Evidence, reasons: list[Reason]) -> Iterator[Reason]:
+    """Whoever gave up waiting says so, too; what it waited for is the cause."""
+    if reasons:
+        yield from reason(evidence, "waited_for_io", "io-stall")
 
 
 def sentence(evidence: Evidence) -> str:
@@ -76,7 +90,10 @@ CAUSE = Cause(
     weights={
         "limit_said": 6.4,
         "timeout_said": 5.4,
+        "waited_for_io": -3.4,
+        "crashed_too": -3.0,
         "exit_124": 2.6,
+        "batch_warning": 2.4,
         "cpu_time": 5.5,
         "nothing_said": -3.0,
     },

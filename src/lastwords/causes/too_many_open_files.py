@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import first, nothing_said, reason
+from lastwords.causes.mentioned import first, nothing_said, reason, said
 from lastwords.causes.words import growth_of
 from lastwords.evidence.model import Evidence
 
@@ -44,7 +44,14 @@ def _leak(evidence: Evidence) -> Iterator[Reason]:
         )
 
 
-def sentence(_evidence: Evidence) -> str:
+def _is_the_machines(evidence: Evidence) -> bool:
+    """ENFILE, not EMFILE."""
+    return any("files in system" in one.quote for one in said(evidence, "open-files"))
+
+
+def sentence(evidence: Evidence) -> str:
+    if _is_the_machines(evidence):
+        return "The whole machine has as many files open as it may."
     return "It has as many files open as it may, and could not open another."
 
 
@@ -57,7 +64,17 @@ def facts(evidence: Evidence) -> Facts:
     }
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if _is_the_machines(evidence):
+        yield Step(
+            text="see how many are open, and how many there may be (first and last number):",
+            command="cat /proc/sys/fs/file-nr",
+        )
+        yield Step(
+            text="raise that, and find who has so many:",
+            command="sudo sysctl fs.file-max=4000000; sudo lsof -n | awk '{print $1}' | sort | uniq -c | sort -n | tail",
+        )
+        return
     yield Step(text="raise the limit (in the shell that starts the job):", command="ulimit -n 65536")
     yield Step(
         text="torch: pass tensors by file name instead of by descriptor:",
@@ -81,7 +98,7 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "said_so": 6.3,
-        "open_failed": 3.2,
+        "open_failed": 2.9,
         "at_the_limit": 2.5,
         "files_leak": 1.0,
         "nothing_said": -4.0,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import bare, reason
 from lastwords.causes.words import native_steps, not_this_signal, place, place_first, sent_by, source_line
 from lastwords.evidence.frames import blamed, faulting
 from lastwords.evidence.model import Evidence
@@ -25,8 +26,10 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     if fault is not None and fault.signal == "SIGTRAP" and fault.code > 0:
         # The program counter stands behind a breakpoint by then: the instruction there says nothing.
         yield Reason("breakpoint", "SIGTRAP comes from a breakpoint, and no debugger was there to take it")
+    elif bare(evidence, "SIGTRAP"):
+        yield Reason("sigtrap", "SIGTRAP comes from an instruction that is there to stop the program")
     elif found is None:
-        return
+        yield from reason(evidence, "trap_shown", "trap-here")
     elif found.is_trap:
         yield Reason("is_trap", f"{found.text} is there to stop the program, on every CPU")
     else:
@@ -73,6 +76,8 @@ CAUSE = Cause(
     weights={
         "is_trap": 6.5,
         "breakpoint": 6.5,
+        "sigtrap": 4.0,
+        "trap_shown": 6.0,
         "is_no_trap": -6.0,
         "sent": -6.0,
         "other_ending": -1.5,

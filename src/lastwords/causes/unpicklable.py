@@ -51,12 +51,18 @@ def sentence(evidence: Evidence) -> str:
         return (
             f"{found.kind} cannot be made again from its pickle, so the pool broke instead of passing it on."
         )
+    if _is_too_large(evidence):
+        return "What was to go to another process is larger than 2 GB, which its pipe cannot carry."
     what = field(evidence, ("unpicklable",), "what")
     return (
         f"It cannot be sent to another process: {what.strip()}."
         if what
         else "Something that cannot be pickled had to go to another process."
     )
+
+
+def _is_too_large(evidence: Evidence) -> bool:
+    return any("format requires" in one.quote for one in said(evidence, "unpicklable"))
 
 
 def facts(evidence: Evidence) -> Facts:
@@ -67,6 +73,14 @@ def facts(evidence: Evidence) -> Facts:
 
 def remedy(evidence: Evidence) -> Iterator[Step]:
     found = evidence.exception
+    if _is_too_large(evidence):
+        yield Step(
+            text="send less at once, or a file's name: workers can map one file together (`np.load(mmap_mode='r')`)"
+        )
+        yield Step(
+            text="Python 3.8 and later send more; `lastwords.ProcessPoolExecutor` sends arrays without a copy"
+        )
+        return
     if found is not None and found.broke is not None:
         name = found.kind.rpartition(".")[2]
         yield Step(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastwords.causes import alone
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import quoted, said
 from lastwords.causes.words import (
@@ -105,6 +106,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("mark_of_a_block", f"{address} is what malloc writes into a block when it is freed")
     if byte is None and block is None and evidence.pointers is not None:
         yield Reason("no_sign", "the address is not one that freed memory would give")
+    yield from alone.passed_without(evidence, "passed_alone")
 
 
 def sentence(evidence: Evidence) -> str:
@@ -143,6 +145,7 @@ CAUSE = Cause(
         "filled": 6.0,
         "from_freed_block": 5.5,
         "mark_of_a_block": 4.5,
+        "passed_alone": 0.5,
         "no_sign": -2.0,
         "sent": -7.0,
         "other_ending": -1.5,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lastwords.causes import heap_corruption, use_after_free
+from lastwords.causes import alone, heap_corruption, use_after_free
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.words import (
     NULL_PAGES,
@@ -54,6 +54,7 @@ def _judge_fault(evidence: Evidence, fault: Fault) -> Iterator[Reason]:
         yield Reason(
             "unmapped", f"nothing is mapped at {fault.address:#x}, which it tried to {fault.access or 'use'}"
         )
+        yield from alone.died_again(evidence, "died_alone")
         yield from _judge_neighbourhood(fault)
     else:
         yield Reason(
@@ -113,6 +114,7 @@ CAUSE = Cause(
         "unmapped": 4.0,
         "impossible_address": 4.7,
         "no_address_given": 3.6,
+        "died_alone": 0.4,
         "addresses_exist": -4.0,
         "freed_memory": -5.0,
         "in_allocator": -4.0,

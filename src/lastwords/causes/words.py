@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Facts, Reason, Step
+from lastwords.endings import PASSED, SAME
 from lastwords.evidence import signals
 from lastwords.evidence.frames import blamed, short_function, short_library
-from lastwords.evidence.model import Evidence, Growth, Item, NativeFrame
+from lastwords.evidence.model import Evidence, Growth, Item, NativeFrame, TriedAlone
+from lastwords.evidence.quantities import size
 
 NULL_PAGES = 64 << 10
 """Linux maps nothing below this (vm.mmap_min_addr): an address there is a null pointer plus an offset."""
@@ -19,6 +21,13 @@ def signal_of(evidence: Evidence) -> str | None:
     if evidence.status is not None:
         return evidence.status.signal
     return evidence.fault.signal if evidence.fault else None
+
+
+def crashed_too(evidence: Evidence) -> Iterator[Reason]:
+    """Against whatever only tells that somebody lost patience with it. (Not SIGABRT: gunicorn sends that when it does)"""
+    if signals.family_of(signal_of(evidence)) == "fault":
+        text = f"{ended(evidence)}: a process that crashes does not answer in time, either"
+        yield Reason("crashed_too", text)
 
 
 def was_sent(evidence: Evidence) -> bool:
@@ -84,6 +93,8 @@ def place(evidence: Evidence) -> str:
     frame = blamed(evidence)
     if frame is None:
         return "native code"
+    if frame.library is None and frame.trust == "text":
+        return short_function(frame.function) if frame.function else "native code"
     if frame.library is None:
         return "code that was made while the program ran"
     return f"{short_function(frame.function) if frame.function else 'code'} in {file_name(frame.library)}"
@@ -92,7 +103,8 @@ def place(evidence: Evidence) -> str:
 def place_first(evidence: Evidence) -> str:
     """The same at the start of a sentence: words get a capital letter, a function's name never."""
     frame, found = blamed(evidence), place(evidence)
-    return found if frame is not None and frame.function and frame.library else found[0].upper() + found[1:]
+    is_name = frame is not None and frame.function and (frame.library or frame.trust == "text")
+    return found if is_name else found[0].upper() + found[1:]
 
 
 def file_name(path: str | None) -> str:
@@ -122,6 +134,11 @@ def growth_of(evidence: Evidence, name: str) -> Growth | None:
     return next((one for one in evidence.growth or () if one.name == name), None)
 
 
+def per_item(growth: Growth) -> str:
+    """`6.1 MB per item over 412 items`, of something that is counted in bytes."""
+    return f"{size(int(growth.per_item))} per item over {growth.items} items"
+
+
 def hexadecimal(number: int | None) -> str | None:
     return None if number is None else f"{number:#x}"
 
@@ -145,9 +162,8 @@ def native_steps(evidence: Evidence) -> Iterator[Step]:
             text=f"see whether a newer {frame.package} than {frame.package_version or 'this'} still does it:",
             command=f"pip install --upgrade {frame.package}",
         )
-    if evidence.item is not None:
-        yield Step(text=f"run {item_name(evidence.item)} alone: if it dies again, its data is the trigger")
-    if frame is not None and frame.file is None and frame.function:
+    yield from _about_the_item(evidence)
+    if frame is not None and frame.file is None and frame.function and frame.library:
         yield Step(text=f"rebuild {file_name(frame.library)} with -g: the report then has its source line")
     if evidence.events is None and evidence.instruction is None:
         yield Step(
@@ -159,6 +175,29 @@ def native_steps(evidence: Evidence) -> Iterator[Step]:
             text="send its maintainers the whole account:",
             command=f"lastwords show {evidence.id} --json > death.json",
         )
+
+
+def _about_the_item(evidence: Evidence) -> Iterator[Step]:
+    if evidence.item is None:
+        return
+    name, tried = item_name(evidence.item), evidence.tried_alone
+    if tried is None:
+        yield Step(text=f"run {name} alone: if it dies again, its data is the trigger")
+    elif tried.outcome == PASSED:
+        yield Step(text=f"{name} passed alone: look for {' or for '.join(_needed(evidence, tried))}")
+    elif tried.outcome == SAME:
+        yield Step(text=f"look at {name} itself: it died alone, too, with nothing before it in its worker")
+
+
+def _needed(evidence: Evidence, tried: TriedAlone) -> Iterator[str]:
+    """What it had when it died, and not when it passed."""
+    was_first = evidence.progress is not None and evidence.progress.done == 0
+    if tried.others != 0:
+        yield "a race with other workers"
+    if not was_first:
+        yield "what ran before it in its own worker"
+    if was_first and tried.others == 0:
+        yield "what differs from run to run: threads, random numbers, time"
 
 
 def job_command(evidence: Evidence) -> str:

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
 from lastwords.causes.mentioned import from_text, only_lost, reason
-from lastwords.causes.words import ended, item_name
+from lastwords.causes.words import ended, file_name, item_name
+from lastwords.evidence.exit_call import function_of
 from lastwords.evidence.model import Evidence
+from lastwords.evidence.text.echoes import is_echo
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
@@ -21,12 +23,16 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     said_so = list(reason(evidence, "said_so", "worker-exited"))
     yield from said_so
     if status is None or status.exit_code is None:
-        if said_so or only_lost(evidence):
+        never_ready = list(reason(evidence, "never_ready", "start-failed"))
+        yield from never_ready
+        if said_so or never_ready or only_lost(evidence):
             yield Reason("vanished", "a worker vanished; one that calls os._exit() does")
             return
         yield Reason("no_exit_code", f"{ended(evidence)}; this cause shows as an exit code")
         return
     yield Reason("exit_code", f"it ended by itself with exit code {status.exit_code}, of no signal")
+    if (call := _call(evidence)) is not None:
+        yield Reason("called", f"{call} was called {_where(evidence)}")
     if evidence.item is not None:
         yield Reason("mid_item", f"it was in the middle of {item_name(evidence.item)}")
     elif status.exit_code == 0:
@@ -35,10 +41,34 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     parent = evidence.parent_end
     if parent is not None and evidence.exception is None:
         yield Reason("parent_died_first", f"its parent, pid {parent.pid}, had ended before it")
-    if evidence.exception is not None and evidence.exception.fatal:
-        yield Reason("exception_known", f"{evidence.exception.kind} was raised, and nothing caught it")
-    elif evidence.process is None or from_text(evidence):
+    if _own_exception(evidence) is not None:
+        yield Reason("exception_known", f"{_own_exception(evidence)} was raised, and nothing caught it")
+    elif _is_unseen(evidence):
         yield Reason("not_recorded", "nothing recorded the process: an exception may have ended it as well")
+
+
+def _own_exception(evidence: Evidence) -> str | None:
+    """Its kind. In a log, the exception of a process that only tells of this one's end does not count."""
+    found = evidence.exception
+    if found is None or not found.fatal:
+        return None
+    return None if from_text(evidence) and is_echo(found.kind, found.message) else found.kind
+
+
+def _call(evidence: Evidence) -> str | None:
+    name = function_of(evidence.python_stack)
+    return f"{name}()" if name else None
+
+
+def _where(evidence: Evidence) -> str:
+    assert evidence.python_stack is not None
+    frame = evidence.python_stack.frames[0]
+    return f"at {file_name(frame.file)}:{frame.line or '?'}, in {frame.function}"
+
+
+def _is_unseen(evidence: Evidence) -> bool:
+    """Nothing recorded the process: somebody only tells how it ended."""
+    return evidence.process is None or from_text(evidence)
 
 
 def _judge_way(evidence: Evidence) -> Iterator[Reason]:
@@ -53,7 +83,8 @@ def sentence(evidence: Evidence) -> str:
     if code is None:
         return "It ended itself, without a signal and without an exception."
     where = f" in the middle of {item_name(evidence.item)}" if evidence.item else ""
-    return f"It ended itself{where}, with exit code {code}: no signal, no exception."
+    known = "" if _is_unseen(evidence) else ", no exception"
+    return f"It ended itself{where}, with exit code {code}: no signal{known}."
 
 
 def facts(evidence: Evidence) -> Facts:
@@ -63,7 +94,15 @@ def facts(evidence: Evidence) -> Facts:
     }
 
 
-def remedy(_evidence: Evidence) -> Iterator[Step]:
+def remedy(evidence: Evidence) -> Iterator[Step]:
+    if (call := _call(evidence)) is not None:
+        yield Step(
+            text=f"look {_where(evidence)}: {call} ends the whole process, and with it the work of others"
+        )
+        yield Step(text="raise an exception instead: pools pass it on, with its traceback")
+        return
+    if _is_unseen(evidence):
+        yield Step(text="to see what it was doing, and whether an exception ended it: `lastwords run -- …`")
     yield Step(
         text="find who ends the process, in the code that runs in it:",
         command=r"grep -rnE '\b(os\._exit|sys\.exit|quit|exit)\(' --include='*.py' .",
@@ -82,12 +121,14 @@ CAUSE = Cause(
         "said_so": 4.0,
         "vanished": 0.6,
         "mid_item": 1.5,
+        "called": 1.0,
         "orderly": 0.2,
         "abrupt": 0.5,
         "clean_end": -5.0,
         "parent_died_first": -3.0,
         "exception_known": -5.0,
-        "not_recorded": -1.5,
+        "not_recorded": -1.15,
+        "never_ready": 2.0,
         "no_exit_code": -8.0,
     },
     judge=judge,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
+from lastwords.causes.mentioned import bare, reason
 from lastwords.causes.words import (
     access_of,
     file_name,
@@ -29,7 +30,9 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     against = [*not_this_signal(evidence, "SIGSEGV"), *sent_by(evidence)]
     yield from against
     fault = evidence.fault
-    if fault is None or any(reason.name == "other_signal" for reason in against):
+    if bare(evidence, "SIGSEGV"):
+        yield from reason(evidence, "not_writable", "not-writable")
+    if fault is None or any(one.name == "other_signal" for one in against):
         return
     if fault.code_name == "SEGV_ACCERR":
         yield Reason("refused", f"{hexadecimal(fault.address)} is mapped, and access was refused")
@@ -95,6 +98,7 @@ CAUSE = Cause(
     weights={
         "refused": 1.5,
         "was_write": 2.0,
+        "not_writable": 3.7,
         "readonly": 3.5,
         "not_refused": -6.0,
         "no_write": -6.0,

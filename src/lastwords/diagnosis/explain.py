@@ -17,7 +17,8 @@ def explain(text_or_path: str | os.PathLike[str]) -> Diagnosis:
     """Explains a death from a black box, a core file, a log file, or the text of a log itself.
 
     A string that names a file is taken as that file's path, any other as text. Raises OSError if the file cannot
-    be read, and a ValueError (UnreadableBox, UnreadableCore) if it is a box or a core that is damaged.
+    be read, and a ValueError (UnreadableBox, UnreadableCore, UnreadableLog) if it is a box or a core that is damaged, or
+    an archive of a kind that is not unpacked here.
     """
     if isinstance(text_or_path, str) and not _is_file(text_or_path):
         return diagnose(from_text(text_or_path))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from lastwords.survive.loader import DataLoader, surviving_iterator
+from lastwords import recording
+from lastwords.survive.loader import DataLoader, as_ours, surviving_iterator
 
-__all__ = ["DataLoader", "surviving_iterator"]
+__all__ = ["DataLoader", "as_ours", "surviving_iterator"]
+
+# Accelerate makes loaders of torch's class out of ours, in jobs that are not recorded too.
+recording.adapt_after_import("accelerate.data_loader", "lastwords.engines.accelerate")

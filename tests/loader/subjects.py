@@ -7,7 +7,9 @@ import hashlib
 import os
 import random
 import signal
+import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +88,42 @@ class Deadly(Dataset):
         if self._late and self._deadly & set(items):
             die()
         return torch.tensor(items)
+
+
+class DeadlyOnce(Dataset):
+    """Some items kill the first worker that fetches them, others (`again`) every one."""
+
+    def __init__(self, deadly: Iterable[int], notes: Path, *, again: Iterable[int] = ()) -> None:
+        self._deadly = set(deadly)
+        self._again = set(again)
+        self._notes = notes
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> int:
+        note = self._notes / f"met-{index}"
+        if index in self._again or (index in self._deadly and not note.exists()):
+            with note.open("a") as file:
+                file.write("x")
+            die()
+        return index
+
+
+class Held(Dataset):
+    """The first item is not ready before the gate, a file, is there."""
+
+    def __init__(self, gate: Path, length: int) -> None:
+        self._gate = gate
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> int:
+        while index == 0 and not self._gate.exists():
+            time.sleep(0.001)
+        return index
 
 
 def worker_id() -> int:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 import lastwords
 from lastwords.torch import DataLoader
-from tests.loader.subjects import Augmented, Deadly, StatefulStream, Stream, digest, kill, serving
+from tests.loader.subjects import Augmented, Deadly, DeadlyOnce, StatefulStream, Stream, digest, kill, serving
 
 pytestmark = [pytest.mark.heavy, pytest.mark.filterwarnings("ignore:This DataLoader will create")]
 
@@ -49,6 +49,25 @@ def test_skip_loses_the_item_alone(tmp_path: Path):
     assert "item 13 skipped: its worker died of SIGSEGV (null-pointer)" in str(report)
     noted = [json.loads(line) for line in (tmp_path / "poison").read_text().splitlines()]
     assert sorted(one["key"] for one in noted) == ["13", "14", "5"]
+
+
+def test_items_of_one_batch_have_each_their_own_tries(tmp_path: Path):
+    """Each kills the first worker that it meets, and passes with the next."""
+    loader = load(DeadlyOnce([1, 4, 6], tmp_path))
+    assert [index for batch in loader for index in batch.tolist()] == list(range(40))
+    assert met(tmp_path) == {"met-1": 1, "met-4": 1, "met-6": 1}
+    assert not loader.report().lost
+
+
+def test_the_item_that_killed_again_is_named_and_not_one_before_it(tmp_path: Path):
+    dataset = DeadlyOnce([1, 6], tmp_path, again=[4])
+    with pytest.raises(lastwords.WorkerDied, match="item 4 in batch 0, 2 times of 2"):
+        next(iter(load(dataset)))
+    assert met(tmp_path) == {"met-1": 1, "met-4": 2}
+
+
+def met(notes: Path) -> dict[str, int]:
+    return {note.name: note.stat().st_size for note in notes.glob("met-*")}
 
 
 def test_substitute_keeps_the_size_of_every_batch_and_later_epochs_know_it():

@@ -36,6 +36,17 @@ def test_words():
     assert record.finished().as_dict()["workers_needed"] == 6
 
 
+def test_only_some_of_many_that_passed_alone_are_named():
+    record = Record()
+    record.report.deaths = [{"advice": f"item {index} passed"} for index in range(5)] + [{"advice": None}]
+    assert str(record.finished()).splitlines()[1:] == [
+        "item 0 passed",
+        "item 1 passed",
+        "item 2 passed",
+        "and 2 more that passed alone",
+    ]
+
+
 def test_a_trainer_that_never_waits_needs_no_more_workers():
     record = Record()
     record.arrived(0, [1], (1_000, 10, 0))

@@ -29,6 +29,8 @@ TIMEOUT = 3.0
 SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGSTOP)
 """From outside, at any moment. A stopped worker hangs: the time-out finds it."""
 FROM_INSIDE = ("exit 0", "hang")
+LEAD = 20
+"""Deaths by which tasks may be ahead of the killer; and tasks between two looks at that."""
 
 
 def square(item: int) -> int:
@@ -39,26 +41,38 @@ def square(item: int) -> int:
 
 
 class Killer(threading.Thread):
-    """Kills workers until so many have died: one each time another share of the tasks is done."""
+    """Kills workers until so many have died. A signal may hit somebody who is dying already: deaths count, and not what
+    was sent.
+    """
 
-    def __init__(self, executor: ProcessPoolExecutor, kills: int, every: int) -> None:
-        super().__init__(name="killer")
+    def __init__(self, executor: ProcessPoolExecutor, kills: int, tasks: int) -> None:
+        super().__init__(name="killer", daemon=True)
         self._executor = executor
         self._kills = kills
-        self._every = every
+        self._tasks = tasks
         self._random = random.Random(7)
         self.is_over = threading.Event()
         self.sent: Counter[str] = Counter()
 
     def run(self) -> None:
-        due = self._every
-        while not self.is_over.wait(0.002):
-            stats = self._executor.stats()
-            if stats["deaths"] >= self._kills:
+        while not self.is_over.wait(0.005):
+            if self._executor.stats()["deaths"] >= self._kills:
                 return
-            if stats["done"] >= due:
-                due += self._every
+            if not self._is_any_starting():
                 self._kill_one()
+
+    def _is_any_starting(self) -> bool:
+        """Whoever kills faster than workers start kills the pool, and is told so."""
+        supervisor = self._executor._supervisor
+        try:
+            return supervisor is None or supervisor._dispatch.is_any_starting()
+        except ValueError:  # its memory was closed between the two
+            return True
+
+    def is_behind(self, submitted: int) -> bool:
+        """By more than a few: tasks take less time than deaths, and would be done before the half of them."""
+        deaths = self._executor.stats()["deaths"]
+        return deaths < self._kills and deaths + LEAD < (self._kills + LEAD) * submitted / self._tasks
 
     def _kill_one(self) -> None:
         supervisor = self._executor._supervisor
@@ -83,10 +97,13 @@ def chaos(tasks: int, kills: int, suicides: int) -> dict[str, object]:
     began = time.monotonic()
     with ProcessPoolExecutor(WORKERS, policy=policy) as executor:
         executor.submit(deadly.work, 1).result(60)
-        # More often than needed: a signal may hit somebody who is dying already.
-        killer = Killer(executor, kills, max(1, tasks // (2 * kills)))
+        killer = Killer(executor, kills, tasks)
         killer.start()
-        futures: list[Future[int]] = [executor.submit(square, item) for item in range(tasks)]
+        futures: list[Future[int]] = []
+        for item in range(tasks):
+            while item % LEAD == 0 and killer.is_behind(item):
+                time.sleep(0.005)
+            futures.append(executor.submit(square, item))
         for item, future in enumerate(futures):
             future.add_done_callback(lambda _, item=item: calls.update([item]))  # type: ignore[misc]
         wrong = [item for item, future in enumerate(futures) if future.result(600) != item * item]
@@ -131,12 +148,16 @@ def test_random_deaths_cost_no_result():
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=200_000)
-    parser.add_argument("--kills", type=int, default=1800)
+    parser.add_argument("--kills", type=int, default=2000)
     parser.add_argument("--suicides", type=int, default=200)
     options = parser.parse_args()
-    for name, value in chaos(options.tasks, options.kills, options.suicides).items():
+    found = chaos(options.tasks, options.kills, options.suicides)
+    for name, value in found.items():
         print(f"{name:12} {value}")
     print("every result came once, with the right value, in the right future")
+    if (deaths := found["deaths"]) < options.kills:
+        print(f"but only {deaths} workers of {options.kills} were killed before all was done: more --tasks")
+        return 1
     return 0
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -235,6 +236,7 @@ def test_stats_and_the_log_tell_the_same(caplog: pytest.LogCaptureFixture):
         executor.submit(deadly.die_running, "exit 0").result(PATIENCE)
         executor.submit(deadly.work, 1).result(PATIENCE)
     stats = executor.stats()
+    assert stats.pop("passed_alone") == 0
     assert stats == {"done": 1, "deaths": 2, "retried": 1, "poisoned": 1, "replaced": 2, "recycled": 0}
     told = [record.lastwords for record in caplog.records]  # type: ignore[attr-defined]
     assert len(told) == 2
@@ -294,3 +296,17 @@ def test_progress_counts_up_to_the_total():
         for item in range(30):
             executor.submit(deadly.work, item)
     assert heard[-1] == {"done": 31, "total": 31, "retried": 0, "poisoned": 1}
+
+
+@pytest.mark.parametrize("mistake", [None, 7, "abs"])
+def test_what_cannot_be_called_fails_as_with_the_standard_pool(mistake: Any):
+    with ProcessPoolExecutor(1) as executor, pytest.raises(TypeError, match="not callable"):
+        executor.submit(mistake).result(PATIENCE)
+
+
+def test_a_method_of_something_that_changes_is_sent_as_it_is_now():
+    values = [7]
+    with ProcessPoolExecutor(1) as executor:
+        assert executor.submit(values.count, 7).result(PATIENCE) == 1
+        values.append(7)
+        assert executor.submit(values.count, 7).result(PATIENCE) == 2

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from lastwords.survive import limits, weight
+from lastwords.survive import channel, limits, weight
 from lastwords.survive.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
 from lastwords.survive.dispatch import Dispatch
 from lastwords.survive.executor import ProcessPoolExecutor
@@ -23,6 +24,7 @@ from tests.survive import deadly
 PATIENCE = 60
 MB = 1 << 20
 kept: list[bytearray] = []
+touched: list[int] = []
 
 
 def sleep_on(item: int) -> int:
@@ -41,6 +43,24 @@ def test_a_task_that_takes_too_long_says_where_it_hangs():
     assert found is not None and found.best is not None and found.best.id == "hang"
     assert found.evidence.hang is not None and found.evidence.hang.answered
     assert "hang()" in found.best.sentence
+
+
+def test_a_worker_that_was_stopped_right_after_a_task_is_ended_too():
+    """It is at a task that nobody waits for any more. (Seen with SIGSTOP: it was asked about its hang again and again, and
+    never ended)
+    """
+    with ProcessPoolExecutor(1, policy=Policy(timeout=0.5)) as executor:
+        stopped = executor.submit(os.getpid).result(PATIENCE)
+        supervisor = executor._supervisor
+        assert supervisor is not None
+        worker = supervisor._dispatch.seats[0].worker
+        assert worker is not None and worker.pid == stopped
+        os.kill(stopped, signal.SIGSTOP)
+        worker.words[channel.BEGAN] = time.monotonic_ns()
+        worker.words[channel.RUNNING] = 1
+        assert 1 not in worker.in_hand
+        assert executor.submit(os.getpid).result(PATIENCE) != stopped
+        assert executor.stats()["deaths"] == 1
 
 
 def test_an_item_of_a_chunk_has_the_timeout_and_not_the_chunk():
@@ -93,6 +113,27 @@ def test_a_worker_that_grows_is_replaced_between_two_tasks(policy: Policy):
         # Slowly enough for a busy machine: between nine tenths of the limit and all of it lie five tasks.
         pids = [future.result(PATIENCE) for future in [executor.submit(leak, 3) for _ in range(60)]]
         stats = executor.stats()
+    assert stats["recycled"] >= 1 and len(set(pids)) == stats["recycled"] + 1
+    assert stats["deaths"] == 0
+
+
+def overwrite(megabytes: int) -> int:
+    """Pages of the parent's become the worker's own; it has as many as before."""
+    block, start = kept[0], len(touched)
+    block[start * megabytes * MB : (start + 1) * megabytes * MB : 4096] = b"2" * (megabytes * MB // 4096)
+    touched.append(megabytes)
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def test_pages_that_are_copied_from_the_parent_count_as_well():
+    kept.append(bytearray(b"1") * (600 * MB))
+    try:
+        with ProcessPoolExecutor(1, policy=Policy(memory_limit=150 * MB)) as executor:
+            pids = [future.result(PATIENCE) for future in [executor.submit(overwrite, 3) for _ in range(60)]]
+            stats = executor.stats()
+    finally:
+        kept.clear()
     assert stats["recycled"] >= 1 and len(set(pids)) == stats["recycled"] + 1
     assert stats["deaths"] == 0
 
@@ -215,8 +256,13 @@ def test_a_full_machine_gets_its_tasks_one_after_the_other(monkeypatch: pytest.M
     monkeypatch.setattr(limits, "SELDOM", 0.02)
     monkeypatch.setattr("lastwords.postmortem.memory_left", lambda: (1, 100 * MB))
     with ProcessPoolExecutor(2) as executor:
-        for future in [executor.submit(leak, 8) for _ in range(8)]:
-            future.result(PATIENCE)
+        supervisor = executor._supervisor
+        while (
+            supervisor is None or supervisor._dispatch.side_by_side != 1
+        ):  # it looks now and then, while there is work
+            for future in [executor.submit(leak, 8) for _ in range(8)]:
+                future.result(PATIENCE)
+            supervisor = executor._supervisor
         futures = [executor.submit(span, str(tmp_path / str(index))) for index in range(5)]
         spans = sorted(future.result(PATIENCE) for future in futures)
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))

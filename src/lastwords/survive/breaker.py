@@ -6,12 +6,16 @@ at a time is tried; if that finishes the breaker closes, if it dies the breaker 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+
+from lastwords.survive.policy import WorkerDied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from lastwords.survive.policy import WorkerDied
+    from lastwords.survive.deaths import Death
 
+log = logging.getLogger("lastwords.survive")
 CLOSED, OPEN, HALF_OPEN = "closed", "open", "half open"
 
 
@@ -42,6 +46,13 @@ class Breaker:
         self.state, self.reason, self._opened = OPEN, None, now
         self._recent.clear()
         return True
+
+    def say_why(self, death: Death) -> None:
+        """What opened it is explained: whoever is refused from now on is told."""
+        last = death.error()
+        words = f"{self.words}, so no task is tried for a while; the last:\n{last}"
+        self.reason = WorkerDied(words, diagnosis=death.diagnosis, item=last.item, attempts=last.attempts)
+        log.warning("%s", words.splitlines()[0], extra={"lastwords": death.as_dict()})
 
     def finished(self) -> None:
         """A task has: workers live again."""

@@ -8,7 +8,7 @@ again, until one item is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ MISSING: Any = object()
 class Chunk:
     """What became of some neighbouring items of a `map`. `rows`: each item is the tuple of its arguments."""
 
-    def __init__(self, work: Callable[..., Any], items: list[Any], label: int, *, rows: bool) -> None:
+    def __init__(self, work: Callable[..., Any], items: Sequence[Any], label: int, *, rows: bool) -> None:
         self.work = work
         self.items = items
         self.label = label
@@ -49,6 +49,17 @@ class Chunk:
         if not self._has_begun:
             self._has_begun = self.future.set_running_or_notify_cancel()
         return self._has_begun
+
+    def pieces(self, start: int, end: int) -> list[Task]:
+        """Tasks that do these items."""
+        if end - start <= 1:
+            return [Single(self, position) for position in range(start, end)]
+        return [Several(self, start, end)]
+
+    def cancel(self, start: int, end: int) -> None:  # noqa: ARG002  # for those who override it
+        """Nobody runs these."""
+        self.future.cancel()
+        self.future.set_running_or_notify_cancel()
 
     def put(self, start: int, values: list[Any]) -> None:
         self._results[start : start + len(values)] = values
@@ -85,8 +96,10 @@ class _OfChunk(Task):
         self.chunk.fail(self.start, self.end, error)
 
     def cancelled(self) -> None:
-        self.chunk.future.cancel()
-        self.chunk.future.set_running_or_notify_cancel()
+        self.chunk.cancel(self.start, self.end)
+
+    def left(self) -> list[Task]:
+        return self.chunk.pieces(self.start, self.end)
 
 
 class Single(_OfChunk):
@@ -109,14 +122,16 @@ class Several(_OfChunk):
         super().__init__(chunk, start, end, run_items, arguments)
         self.is_spoilt = False
 
-    def succeeded(self, value: Any) -> None:
+    def succeeded(self, value: Any) -> Task | None:
         if not self.is_spoilt:
             self.chunk.put(self.start, value)
+        return None
 
-    def part(self, value: Any) -> None:
+    def part(self, value: Any) -> int:
         if not self.is_spoilt:
             self.chunk.put(self.start, value)
             self.start += len(value)
+        return 0  # all of it is one task
 
     def spoil(self, error: BaseException) -> None:
         """How many items that were is in the part that cannot be read: it and all behind it fail."""
@@ -138,12 +153,13 @@ class Several(_OfChunk):
         """Who did it, if that is known, and all the others."""
         guilty = self._position(death)
         if guilty is not None:
-            rest = [*_pieces(self.chunk, self.start, guilty), *_pieces(self.chunk, guilty + 1, self.end)]
+            pieces = self.chunk.pieces
+            rest = [*pieces(self.start, guilty), *pieces(guilty + 1, self.end)]
             return Single(self.chunk, guilty), rest
         end = self._end_of_suspicion(death)
         middle = (self.start + end) // 2
         bounds = ((self.start, middle), (middle, end), (end, self.end))
-        return None, [piece for one in bounds for piece in _pieces(self.chunk, *one)]
+        return None, [piece for one in bounds for piece in self.chunk.pieces(*one)]
 
     def _position(self, death: Death) -> int | None:
         if self._end_of_suspicion(death) - self.start == 1:
@@ -162,13 +178,7 @@ class Several(_OfChunk):
         )
 
 
-def _pieces(chunk: Chunk, start: int, end: int) -> list[Task]:
-    if end - start <= 1:
-        return [Single(chunk, position) for position in range(start, end)]
-    return [Several(chunk, start, end)]
-
-
-def run_items(work: Callable[..., Any], items: list[Any], rows: bool, label: int) -> list[Any]:  # noqa: FBT001
+def run_items(work: Callable[..., Any], items: Sequence[Any], rows: bool, label: int) -> list[Any]:  # noqa: FBT001
     """In a worker."""
     assert worker.current is not None
     return worker.current.run_items(work, items, label, rows=rows)
@@ -181,14 +191,25 @@ def chunks(
     work: Callable[..., Any], iterables: tuple[Iterable[Any], ...], size: int
 ) -> Iterator[tuple[Chunk, Task]]:
     """Each with the task that runs it."""
-    # One iterable is the usual case, and needs no tuple for each of its items.
-    rows = len(iterables) != 1
-    items = zip(*iterables, strict=False) if rows else iter(*iterables)
     label = 0
+    for items in cut(iterables, size):
+        chunk = Chunk(work, items, label, rows=len(iterables) != 1)
+        yield chunk, chunk.pieces(0, len(items))[0]
+        label += len(items)
+
+
+def cut(iterables: tuple[Iterable[Any], ...], size: int) -> Iterator[Sequence[Any]]:
+    """So many items at a time: rows, or those of the only iterable, which need no tuple each.
+
+    A range stays one: its numbers are made where they are needed, and none of them is pickled.
+    """
+    first = iterables[0]
+    if len(iterables) == 1 and isinstance(first, range):
+        yield from (first[start : start + size] for start in range(0, len(first), size))
+        return
+    items = zip(*iterables, strict=False) if len(iterables) != 1 else iter(first)
     while some := list(islice(items, size)):
-        chunk = Chunk(work, some, label, rows=rows)
-        yield chunk, _pieces(chunk, 0, len(some))[0]
-        label += len(some)
+        yield some
 
 
 def results(made: list[Chunk], end: float | None) -> Iterator[Any]:

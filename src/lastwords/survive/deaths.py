@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lastwords.endings import OTHERWISE, PASSED, SAME
 from lastwords.survive.policy import NOT_ITS_FAULT, WorkerDied
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from lastwords.recording import MemoryKills, RunOfWorkers
     from lastwords.survive.tasks import Task
 
+CRASHES = frozenset(
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP}
+)
 MOST_WAITING = 4
 """Deaths in the queue, beyond which one that will be tried again is not explained: its worker is needed more."""
 
@@ -33,6 +37,8 @@ class Sentence:
     cause: str
     words: str
     """What it did, to follow `worker 3`."""
+    since: int = 0
+    """Of one that took too long: when what it is at began, as `time.monotonic_ns()` says it."""
     diagnosis: Diagnosis | None = None
     is_carried_out: bool = False
 
@@ -60,6 +66,17 @@ class Death:
     """The descriptor by which `box` is read."""
     sentence: Sentence | None = None
     """The supervisor's own doing, and why."""
+    others: int | None = None
+    """Workers that were there beside it."""
+    before: Death | None = None
+    """The task had killed before, in company: this is the death of a try alone."""
+    signature: str | None = None
+    """As it was before anything was known of tries alone."""
+    alone: str | None = None
+    """What became of the task in its last try alone; None: it is not tried, or the answer is not there yet."""
+    tries: int = 0
+    others_then: int | None = None
+    """Of these, those that had something to do when that try began."""
 
     @property
     def words(self) -> str:
@@ -93,6 +110,16 @@ class Death:
         return self.task.words(self) if self.task is not None else None
 
     @property
+    def advice(self) -> str | None:
+        """Where to look, now that the task has passed alone. A worker that somebody killed says nothing of that kind."""
+        if self.alone != PASSED or self.sentence is not None or not os.WIFSIGNALED(self.status):
+            return None
+        if os.WTERMSIG(self.status) not in CRASHES:
+            return None
+        race = "a race with other workers, or for " if self.others != 0 else ""
+        return f"{self.item} passed when it ran alone: look for {race}what ran before it in its worker"
+
+    @property
     def headline(self) -> str:
         where = f"while {self.step}" if self.step != "between tasks" else "between tasks"
         if self.task is not None:
@@ -112,6 +139,7 @@ class Death:
             "attempts": self.task.attempts if self.task is not None else 0,
             "cause": self.cause,
             "death": self.diagnosis.evidence.id if self.diagnosis is not None else None,
+            "alone": self.alone,
         }
 
     def error(self) -> WorkerDied:
@@ -130,6 +158,8 @@ class Death:
         if best is None or self.diagnosis is None:
             return []
         lines = [f"{best.id} {best.confidence:.0%}: {best.sentence}"]
+        if self.before is not None and self.alone is not None:
+            lines.append(f"when it ran alone in a fresh worker, it {self.alone}")
         for number, step in enumerate(best.steps[:2], 1):
             lines.append(f"  {number}. {step.text}")
             if step.command is not None:
@@ -166,6 +196,10 @@ class Coroner:
     def ask(self, pid: int, box: str | None, sentence: Sentence, after: float) -> None:
         """Where it hangs. It lives on until that is answered, or is not in a second."""
         self._later(lambda: self._ask(pid, box, sentence, after))
+
+    def learn(self, death: Death) -> None:
+        """Its task has passed alone, which is a fact about it. If nobody has explained it yet, that comes with it."""
+        self._later(lambda: self._learn(death))
 
     def _later(self, work: Callable[[], None]) -> None:
         if self._thread is None:
@@ -207,7 +241,41 @@ class Coroner:
                     before=death.memory_kills,
                     died=death.time,
                 )
+        death.signature = death.diagnosis.signature if death.diagnosis is not None else None
+        if death.before is not None:
+            self._compare(death.before, death)
+        elif death.alone is not None:
+            self._learn(death)
         self._on_explained(death)
+
+    def _compare(self, first: Death, again: Death) -> None:
+        """Each learns of the other."""
+        are_known = first.signature is not None and again.signature is not None
+        is_same = first.signature == again.signature if are_known else first.words == again.words
+        again.alone = SAME if is_same else OTHERWISE
+        told = [again]
+        if first.alone != PASSED:  # the next try is over already
+            first.alone, first.others_then = again.alone, again.others_then
+            told.append(first)
+        if are_known:
+            for one in told:
+                self._tell(one, again.alone)
+
+    def _learn(self, death: Death) -> None:
+        death.alone = PASSED
+        known = death.diagnosis.evidence.tried_alone if death.diagnosis is not None else None
+        if not death.is_innocent and (known is None or known.outcome != PASSED):
+            self._tell(death, PASSED)
+
+    def _tell(self, death: Death, outcome: str) -> None:
+        if death.diagnosis is None:
+            return
+        with contextlib.suppress(Exception):  # as above: the death stays as it was
+            from lastwords import postmortem
+
+            first = death.before or death
+            retry = postmortem.Retry(outcome, first.tries, first.others, death.others_then)
+            death.diagnosis = postmortem.retried(death.diagnosis, retry, is_that_try=death.before is not None)
 
     def _ask(self, pid: int, box: str | None, sentence: Sentence, after: float) -> None:
         with contextlib.suppress(Exception):  # it may be dead by now

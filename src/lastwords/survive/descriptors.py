@@ -18,6 +18,16 @@ def hold(*descriptors: int) -> None:
     _held.update(descriptors)
 
 
+def hold_end_of(pid: int) -> int:
+    """A new one, readable when that child has ended."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:  # it is dead already, and whoever waits for all children has heard of it first
+        pidfd = os.eventfd(1, os.EFD_CLOEXEC)
+    hold(pidfd)
+    return pidfd
+
+
 def close(*descriptors: int) -> None:
     for one in descriptors:
         _held.discard(one)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from lastwords.survive.handle import Functions, WorkerHandle
 from lastwords.survive.tasks import Task
 
-BATCH_NS = 2_000_000
+BATCH_NS = 24_000_000
 """Work that a worker has in hand, by measured times: enough to hide the supervisor's turn, little enough to share."""
 MOST_AT_ONCE = 512
 QUIET_PATIENCE = 5.0
@@ -23,7 +23,7 @@ WEIGHT = 0.2
 class Seat:
     """A worker's place. Processes come and go in it; tasks that are meant for it wait here."""
 
-    __slots__ = ("directed", "index", "is_held", "is_lonely_handed", "lonely", "worker")
+    __slots__ = ("beside", "directed", "index", "is_held", "is_lonely_handed", "lonely", "worker")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -32,6 +32,8 @@ class Seat:
         self.lonely: Task | None = None
         """A task that has killed: the seat takes no other until a fresh worker has run it."""
         self.is_lonely_handed = False
+        self.beside = 0
+        """Others with something to do when that task was handed over."""
         self.is_held = False
         """A task of its own has killed, and what becomes of it is not decided: those behind it wait."""
 
@@ -42,6 +44,11 @@ class Seat:
     @property
     def in_hand(self) -> int:
         return len(self.worker.in_hand) if self.worker is not None else 0
+
+    @property
+    def load(self) -> int:
+        """For how many tasks those in hand count."""
+        return self.worker.load if self.worker is not None else 0
 
 
 class Dispatch:
@@ -61,6 +68,10 @@ class Dispatch:
         self.done = 0
         self.refuses: Callable[[Task], bool] | None = None
         """Whether it is not to be run at all; it has been told so then."""
+        self.on_lived: Callable[[Task, int], object] | None = None
+        """Told of a task that has run alone and has not killed, and how many others had something to do beside it."""
+        self._are_some_loose = False
+        """There were tasks that any worker may run."""
         self._pace: float | None = None
         """Nanoseconds that a task takes."""
 
@@ -89,11 +100,15 @@ class Dispatch:
         return any(seat.in_hand or seat.directed or seat.lonely is not None for seat in self.seats)
 
     def count_unfinished(self) -> int:
-        waiting = len(self.queue) + len(self._lonely)
+        waiting = sum(task.size for task in list(self.queue)) + len(self._lonely)
         return waiting + sum(
-            seat.in_hand + len(seat.directed) + (seat.lonely is not None and not seat.is_lonely_handed)
+            seat.load + len(seat.directed) + (seat.lonely is not None and not seat.is_lonely_handed)
             for seat in self.seats
         )
+
+    def _waiting(self) -> int:
+        """Tasks in the queue. Only the first one is looked at: others may count for several, too, but that is enough."""
+        return len(self.queue) + self.queue[0].size - 1 if self.queue else 0
 
     def take_queued(self) -> list[Task]:
         """All that no worker has."""
@@ -116,6 +131,7 @@ class Dispatch:
         for seat in self.seats:
             if seat.worker is not None:
                 seat.worker.in_hand.clear()
+                seat.worker.load = 0
             seat.be_together_again()
         return [*held, *waiting]
 
@@ -136,7 +152,7 @@ class Dispatch:
             return []
         own = [seat for seat in vacant if seat.directed or seat.lonely is not None]
         coming = sum(seat.worker is not None and not seat.in_hand for seat in self.seats)
-        need = len(self.queue) + len(self._lonely) - coming - len(own)
+        need = self._waiting() + len(self._lonely) - coming - len(own)
         others = [seat for seat in vacant if seat not in own]
         return own + others[: max(0, need)]
 
@@ -150,8 +166,22 @@ class Dispatch:
     def is_anybody_busy(self) -> bool:
         return any(seat.in_hand for seat in self.seats)
 
+    def count_others(self, seat: Seat) -> int:
+        return sum(other.worker is not None for other in self.seats if other is not seat)
+
     def is_batched(self) -> bool:
-        return any(seat.in_hand > 1 for seat in self.seats)
+        return any(seat.load > 1 or seat.in_hand > 1 for seat in self.seats)
+
+    def is_disturbed(self) -> bool:
+        """There is more to do than to hand tasks to their own seats, where workers take them."""
+        if self.queue or self._lonely or self._quiet or self.side_by_side is not None or self.one_by_one:
+            return True
+        return any(
+            seat.lonely is not None
+            or seat.is_held
+            or (bool(seat.directed) if seat.worker is None else not seat.worker.flush())
+            for seat in self.seats
+        )
 
     def retire_all(self) -> None:
         for seat in self.seats:
@@ -165,20 +195,25 @@ class Dispatch:
         if self._quiet:
             lonely = {*self._lonely, *(seat.lonely for seat in self.seats)}
             self._quiet = {task: until for task, until in self._quiet.items() if task in lonely}
-        for seat in self.seats:
-            if seat.directed and self._room(seat):
-                self._hand(seat, seat.directed, self._room(seat))
+        self.fill_seats()
         while self.queue:
+            self._are_some_loose = True
             open_seats = [seat for seat in self.seats if self._room(seat)]
             if not open_seats or not self._hand_round(open_seats):
                 break
         for seat in self.seats:
             self._retire_if_spent(seat)
 
+    def fill_seats(self) -> None:
+        """With the tasks that are meant for them alone."""
+        for seat in self.seats:
+            if seat.directed and (room := self._room(seat)):
+                self._hand(seat, seat.directed, room)
+
     def _hand_round(self, seats: list[Seat]) -> int:
         """An equal share for each, those with the least in hand first. How many tasks found their worker."""
-        seats.sort(key=lambda seat: seat.in_hand)
-        share = max(1, len(self.queue) // len(seats))
+        seats.sort(key=lambda seat: seat.load)
+        share = max(1, self._waiting() // len(seats))
         return sum(self._hand(seat, self.queue, min(share, self._room(seat))) for seat in seats if self.queue)
 
     def _room(self, seat: Seat) -> int:
@@ -191,7 +226,7 @@ class Dispatch:
         if self._quiet or not self._may_work(seat):
             return 0
         window = self._window()
-        room = window - len(worker.in_hand)
+        room = window - worker.load
         if room * 2 < window:
             return 0
         if self._tasks_per_worker is not None:
@@ -210,12 +245,16 @@ class Dispatch:
 
     def _hand(self, seat: Seat, queue: deque[Task], most: int) -> int:
         tasks: list[Task] = []
-        while queue and len(tasks) < most:
+        while queue and most > 0:
             task = queue.popleft()
             if self.refuses is not None and self.refuses(task):
                 continue
             if task.begins():
+                if task.size > most:
+                    task, rest = task.cut(most)
+                    queue.appendleft(rest)
                 tasks.append(task)
+                most -= task.size
         if not tasks or seat.worker is None:
             return 0
         refused = seat.worker.hand(tasks, self._functions)
@@ -264,8 +303,15 @@ class Dispatch:
         has_no_room = is_wanted and bool(worker.hand([seat.lonely], self._functions))
         if worker.in_hand:
             seat.is_lonely_handed = True
+            seat.beside = sum(bool(other.in_hand) for other in self.seats if other is not seat)
         elif not has_no_room:
             seat.be_together_again()  # cancelled, or it cannot be pickled
+
+    def _lived(self, seat: Seat) -> None:
+        task = seat.lonely
+        seat.be_together_again()
+        if task is not None and self.on_lived is not None:
+            self.on_lived(task, seat.beside)
 
     def _is_quiet_enough(self, task: Task) -> bool:
         until = self._quiet.get(task)
@@ -277,7 +323,7 @@ class Dispatch:
         """After the task that it runs: a fresh one takes its place."""
         worker = seat.worker
         if worker is not None and not worker.is_retiring:
-            self.again(worker.take_back(len(worker.in_hand)), seat)
+            self.again(worker.take_back(worker.load), seat)
             worker.stop()
 
     def is_held_back(self) -> bool:
@@ -292,12 +338,17 @@ class Dispatch:
 
     def collect(self, seat: Seat, worker: WorkerHandle) -> int:
         count, nanoseconds = worker.hear()
+        if worker.unfinished:
+            self.again(worker.unfinished, seat)
+            worker.unfinished = []
         if count:
             self.done += count
             mean = nanoseconds / count
             self._pace = mean if self._pace is None else self._pace + WEIGHT * (mean - self._pace)
         if seat.is_lonely_handed and not worker.in_hand:
-            seat.be_together_again()
+            self._lived(seat)
+        if self._are_some_loose and not worker.in_hand:
+            self.share_out()
         return count
 
     def share_out(self) -> None:
@@ -309,10 +360,10 @@ class Dispatch:
         most = len(idle) + len(vacant)
         if not most:
             return
-        loaded = sorted((seat for seat in self.seats if seat.in_hand > 1), key=lambda seat: -seat.in_hand)
+        loaded = sorted((seat for seat in self.seats if seat.load > 1), key=lambda seat: -seat.load)
         for seat in loaded:
             assert seat.worker is not None
-            taken = seat.worker.take_back(max(1, seat.in_hand // (most + 1)))
+            taken = seat.worker.take_back(max(1, seat.load // (most + 1)))
             for task in taken:
                 (self.seats[task.seat].directed if task.seat is not None else self.queue).append(task)
 

@@ -14,7 +14,7 @@ from multiprocessing.context import BaseContext
 from time import monotonic
 from typing import Any, TypeVar
 
-from lastwords.survive import chunks
+from lastwords.survive import chunks, stretches
 from lastwords.survive.future import LightFuture
 from lastwords.survive.policy import Policy, WorkerDied
 from lastwords.survive.progress import Kind
@@ -24,6 +24,8 @@ from lastwords.survive.tasks import NO_ARGUMENTS, Task
 T = TypeVar("T")
 
 _alive: weakref.WeakSet[Supervisor] = weakref.WeakSet()
+_elsewhere: WorkerDied | None = None
+"""What is raised to whoever uses one of them in a fork. Made beforehand: a fork has its own copy of each page it touches."""
 _end: RuntimeError | None = None
 """What is raised to whoever submits when the interpreter has ended so far that it has no threads any more."""
 
@@ -47,13 +49,20 @@ threading._register_atexit(_stop_all)  # type: ignore[attr-defined]  # noqa: SLF
 
 def _disown() -> None:
     """A forked child has copies of supervisors that have no thread there, and nothing to stop."""
-    for supervisor in list(_alive):
-        words = f"this pool belongs to process {os.getppid()}, and a fork of it cannot use it: make another one here"
-        supervisor.broken = WorkerDied(words)
+    for supervisor in _alive:
+        supervisor.broken = _elsewhere
     _alive.clear()
 
 
 os.register_at_fork(after_in_child=_disown)
+
+
+def _note_alive(supervisor: Supervisor) -> None:
+    global _elsewhere  # noqa: PLW0603  # one process
+    _elsewhere = WorkerDied(
+        f"this pool belongs to process {os.getpid()}, and a fork of it cannot use it: make another one here"
+    )
+    _alive.add(supervisor)
 
 
 class _Call(Task):
@@ -154,10 +163,17 @@ class ProcessPoolExecutor(Executor):
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
-        if chunksize == 1 or not iterables:
+        if not iterables or (chunksize == 1 and not self._may_travel_together):
             return super().map(fn, *iterables, timeout=timeout)
         end = timeout + monotonic() if timeout is not None else None
         supervisor = self._ready()
+        if chunksize == 1:
+            sections = []
+            for section in stretches.sections(fn, iterables):
+                for task in section.pieces(0, len(section.items)):
+                    supervisor.submit(task)
+                sections.append(section)
+            return stretches.results(sections, end)
         made = []
         for chunk, task in chunks.chunks(fn, iterables, chunksize):
             supervisor.submit(task)
@@ -184,11 +200,26 @@ class ProcessPoolExecutor(Executor):
         """Counts since the beginning.
 
         `done`: tasks with a result or an exception, a chunk of a map being one; `deaths` of workers; tasks `retried`
-        and `poisoned`; workers `replaced` after a death and `recycled` between two tasks.
+        and `poisoned`; workers `replaced` after a death and `recycled` between two tasks; `passed_alone`: tasks that had
+        killed a worker and then passed, alone in a fresh one.
         """
         one = self._supervisor
         counts = ("done", "deaths", "retried", "poisoned", "replaced", "recycled")
-        return {name: getattr(one, name) if one is not None else 0 for name in counts}
+        found = {name: getattr(one, name) if one is not None else 0 for name in counts}
+        return found | {"passed_alone": one.trials.passed if one is not None else 0}
+
+    @property
+    def _may_travel_together(self) -> bool:
+        """Nobody looks at each task before it runs, or at its worker after it."""
+        policy = self._policy
+        looks = (
+            policy.timeout,
+            policy.memory_limit,
+            policy.recycle,
+            policy.quarantine,
+            self._tasks_per_worker,
+        )
+        return all(one is None for one in looks)
 
     def _ready(self) -> Supervisor:
         if _end is not None:
@@ -213,7 +244,7 @@ class ProcessPoolExecutor(Executor):
                     tasks_per_worker=self._tasks_per_worker,
                     progress=self._progress,
                 )
-                _alive.add(self._supervisor)
+                _note_alive(self._supervisor)
                 # An executor that nobody holds any more ends its workers when they are done.
                 weakref.finalize(self, self._supervisor.stop, wait=False).atexit = False
             return self._supervisor

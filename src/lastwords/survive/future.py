@@ -83,22 +83,17 @@ class LightFuture(Future[T]):
 
     def set_result(self, result: T) -> None:
         self._result = result
-        condition = self.__dict__.setdefault("condition", UNHEARD)
-        if condition is UNHEARD:
-            self._state = FINISHED
-        else:
-            self._tell(condition)
+        self._finish()
 
     def set_exception(self, exception: BaseException | None) -> None:
         self._exception = exception
+        self._finish()
+
+    def _finish(self) -> None:
         condition = self.__dict__.setdefault("condition", UNHEARD)
         if condition is UNHEARD:
             self._state = FINISHED
-        else:
-            self._tell(condition)
-
-    def _tell(self, condition: threading.Condition) -> None:
-        """Those who wait."""
+            return
         with condition:
             self._state = FINISHED
             for waiter in self._waiters:

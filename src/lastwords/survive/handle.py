@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import multiprocessing.process as process_module
 import os
 import pickle
@@ -11,22 +12,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from lastwords import recording
-from lastwords.survive import channel, descriptors, pickling, worker
+from lastwords.survive import channel, descriptors, forked, pickling, rehearsal, worker
 from lastwords.survive.blocks import Blocks, Lending
 from lastwords.survive.deaths import Sentence
 from lastwords.survive.tasks import Task
 
-KNOWN_BY_NAME = (FunctionType, BuiltinFunctionType)
-"""Pickled once and not with every task: a name stands for them, and they have no state that could change."""
 MOST_FUNCTIONS = 1024
+MOST_RINGS = 4096
+"""Of a bell, heard at once."""
+Lend = Callable[[mmap.mmap, int], Lending]
+"""Makes what lends a worker's large results: its memory, and how many bytes of them may be lent."""
+NOTHING: Any = object()
+"""No task's function, not even a mistaken one's."""
 
 
 class Functions:
-    """Functions that tasks call, numbered."""
+    """Functions that tasks call, numbered. Those that a name stands for, and that have no state which could change, are
+    pickled once and not with every task.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[int, bytes]] = {}
@@ -34,7 +41,7 @@ class Functions:
 
     def number(self, work: Callable[..., Any]) -> tuple[int, bytes]:
         """Raises what pickling it raises."""
-        if type(work) not in KNOWN_BY_NAME:
+        if not _is_known_by_name(work):
             return channel.NO_FUNCTION, b""
         found = self._known.get(work)
         if found is None:
@@ -43,6 +50,12 @@ class Functions:
             found = self._known[work] = (self._next, pickle.dumps(work, 5))
             self._next += 1
         return found
+
+
+def _is_known_by_name(work: Callable[..., Any]) -> bool:
+    if type(work) is BuiltinFunctionType:
+        return isinstance(work.__self__, ModuleType)  # `values.count` is one, too, and `values` may change
+    return type(work) is FunctionType
 
 
 InHand = tuple[Task, list[int], list[tuple[int, int]]]
@@ -58,10 +71,15 @@ class WorkerHandle:
         context: BaseContext,
         settings: worker.Settings,
         setup: worker.Setup | None,
+        lending: Lend | None = None,
     ) -> None:
         """Starts it. Raises what `Process.start` raises: set-up that cannot be pickled, no more processes."""
         self.seat = seat
         self.in_hand: dict[int, InHand] = {}
+        self.load = 0
+        """For how many tasks those count that it has in hand."""
+        self.unfinished: list[Task] = []
+        """What it has handed back: somebody is to take it up."""
         self.served = 0
         """Tasks that it was handed since its birth."""
         self.is_retiring = False
@@ -69,10 +87,6 @@ class WorkerHandle:
         """What its set-up raised."""
         self.box: str | None = None
         self._held_box: int | None = None
-        self.bytes_at_birth: int | None = None
-        """Of its own, as seen from outside before the first task."""
-        self.bytes_at_rest: int | None = None
-        """Of its own, by its own account, when it was first asked; what it has between tasks is compared with this."""
         self.handed_ns = 0
         """When it was last told something while it had nothing to do."""
         self.sentence: Sentence | None = None
@@ -94,12 +108,12 @@ class WorkerHandle:
             self.process = _start(context, seat, (seat, handover, settings, setup))
             self.pid = int(self.process.pid)
             undo.callback(_abandon, self.process)
-            self.pidfd = _watch(self.pid)
+            self.pidfd = descriptors.hold_end_of(self.pid)
             undo.pop_all()
         self._claims = self._memory.claims
         self.words = self._memory.words
         self._blocks = Blocks(self._memory.memory, channel.TASKS_AT, self._memory.span, settings.budget)
-        self._lending = Lending(self._memory.memory, settings.budget // 2)
+        self._lending = (lending or Lending)(self._memory.memory, settings.budget // 2)
         self._pack = pickling.Packer(self._place, self._blocks.give_back)
         self.memory_kills = recording.memory_kills(self.pid)
 
@@ -135,7 +149,7 @@ class WorkerHandle:
 
     def hand(self, tasks: list[Task], functions: Functions) -> list[Task]:
         """Sends them as one batch. Returns those for which there is no room now; those that cannot be pickled fail."""
-        number, pack, work = self._next, self._pack, None
+        number, pack, work = self._next, self._pack, NOTHING
         entries: list[Any] = []
         packed: list[tuple[Task, list[tuple[int, int]]]] = []
         definitions: dict[int, bytes] = {}
@@ -180,12 +194,12 @@ class WorkerHandle:
         batch = [at, count, self._sent_batches]
         for number, (task, blocks) in enumerate(packed, first):
             self.in_hand[number] = (task, batch, blocks)
+            self.load += task.size
         self._claims.reset(first, count)
         self._next += count
         self.served += count
         self._functions.update(definitions)
-        if self._lending.returned:
-            self.return_blocks()  # first: what it makes next then lies where the last one lay
+        self._note_returned()  # first: what it makes next then lies where the last one lay
         self._send(channel.BATCH, at, len(data))
         return True
 
@@ -214,16 +228,29 @@ class WorkerHandle:
         taken: list[Task] = []
         for number in list(reversed(self.in_hand)):
             # A task with a seat stays there, in its turn.
-            if len(taken) >= most or self.in_hand[number][0].seat is not None:
+            if most <= 0 or self.in_hand[number][0].seat is not None:
                 break
             if not self._claims.revoke(number % channel.MOST_IN_HAND):
+                taken += self._take_rest(number)
                 break
             task, batch, blocks = self.in_hand.pop(number)
             self._let_go(batch)
             self._forget_blocks(blocks)  # it has not loaded them
             taken.append(task)
+            most -= task.size
+            self.load -= task.size
             self.served -= 1
         return taken[::-1]
+
+    def _take_rest(self, number: int) -> list[Task]:
+        """Of a task that it has begun and that counts for several: half of those that it has not come to."""
+        task = self.in_hand[number][0]
+        first = task.middle_behind(self.words[channel.ITEM]) if task.size > 1 else None
+        if first is None or not self._memory.items.take_back(number, first):
+            return []
+        rest = task.give_away(first)
+        self.load -= rest.size
+        return [rest]
 
     def _let_go(self, batch: list[int]) -> None:
         batch[1] -= 1
@@ -247,14 +274,23 @@ class WorkerHandle:
         for tag, nanoseconds, payload in self._records():
             kind, number = tag & 7, tag >> 3
             if kind != most_are and tag & channel.PART == channel.PART and number in in_hand:
-                self._deliver_part(in_hand[number][0], kind, payload)
+                size = self._deliver_part(in_hand[number][0], kind, payload)
+                if size:
+                    count += size
+                    total += nanoseconds
                 continue
             held = in_hand.pop(number, None)
             if held is not None:
-                count += 1
-                total += nanoseconds
+                task = held[0]
+                size = task.size  # none, where all of its results have come as parts
+                self.load -= size
                 self._let_go(held[1])
-                self._deliver(held[0], kind, payload)
+                rest = self._deliver(task, kind, payload)
+                if rest is not None:
+                    self.unfinished.append(rest)
+                elif size:
+                    count += size
+                    total += nanoseconds
             elif kind == channel.FREED:
                 self._freed(payload)
             elif number == 0:
@@ -262,15 +298,16 @@ class WorkerHandle:
         if self._unread:
             self._free_read_batches()
         wanted = self.words[channel.WANTS]
-        if self._lending.returned or wanted != self._wanted:
+        # One with something to do hears of blocks with its next task: a word of their own would wake it once more.
+        if wanted != self._wanted or (self._lending.returned and not in_hand):
             self.return_blocks()
         if wanted != self._wanted:
             self._wanted = wanted
             self._send(channel.ROOM)
         return count, total
 
-    def _records(self) -> list[tuple[int, int, bytes]]:
-        found, is_sound = channel.read_records(self._memory)
+    def _records(self) -> list[tuple[int, int, Any]]:
+        found, is_sound = self._memory.records.read()
         if not is_sound:
             self.kill()  # it would never be heard again
         return found
@@ -280,28 +317,32 @@ class WorkerHandle:
         with contextlib.suppress(Exception):
             self._forget_blocks((at, 0) for at in pickling.loads(payload))
 
-    def _deliver(self, task: Task, kind: int, payload: bytes) -> None:
+    def _deliver(self, task: Task, kind: int, payload: bytes) -> Task | None:
         try:
             value = pickling.loads(payload) if kind == channel.VALUE else self._unusual(kind, payload)
         except BaseException as error:  # noqa: BLE001  # __setstate__ may raise anything; it is this task's own result
             value = _Raised(pickling.named("the result cannot be read back", error))
         if type(value) is _Raised:
             task.failed(value.error)
-        else:
-            task.succeeded(value)
+            return None
+        return task.succeeded(value)
 
-    def _deliver_part(self, task: Task, kind: int, payload: bytes) -> None:
-        """The worker has read each of them back: this fails for want of memory, or for classes that only it has."""
+    def _deliver_part(self, task: Task, kind: int, payload: Any) -> int:
+        """For how many tasks it counts. Fails for want of memory, or for classes that only the worker has."""
         try:
-            task.part(self._unusual(kind, payload))
+            value = payload if type(payload) is list else self._unusual(kind, payload)
         except BaseException as error:  # noqa: BLE001  # __setstate__ may raise anything
             task.spoil(pickling.named("the results cannot be read back", error))
+            return 0
+        size = task.part(value) or 0
+        self.load -= size
+        return size
 
     def _unusual(self, kind: int, payload: bytes) -> Any:
         buffers = []
         if kind & channel.LARGE:
-            at, length, blocks = pickling.loads(payload)
-            payload = self._lending.take_copy(at, length)
+            where, blocks = pickling.loads(payload)
+            payload = where if isinstance(where, bytes) else self._lending.take_copy(*where)
             buffers = [self._lending.borrow(*block) for block in blocks]
         if kind & ~channel.LARGE == channel.ERROR:
             return _Raised(pickling.load_exception(payload))
@@ -309,14 +350,20 @@ class WorkerHandle:
 
     def return_blocks(self) -> None:
         """To the worker: nobody uses them any more."""
+        self._note_returned()
+        self.flush()
+
+    def _note_returned(self) -> None:
         returned = self._lending.returned
         while returned:
-            self._send(channel.RETURNED, returned.popleft())
+            self._unsent.append(channel.FRAME.pack(channel.RETURNED, returned.popleft(), 0))
+        while self._lending.fences:
+            self._unsent.append(channel.FRAME.pack(channel.FENCE, self._lending.fences.popleft(), 0))
 
     def empty_bell(self) -> bool:
         """False: it will never ring again. Its process has ended, or a task has closed all files that it found."""
         try:
-            return bool(os.read(self.bell, 4096))
+            return bool(os.read(self.bell, MOST_RINGS))
         except BlockingIOError:
             return True
 
@@ -385,6 +432,7 @@ class WorkerHandle:
     def close(self) -> None:
         descriptors.close(self._frames, self.bell, self.pidfd)
         self._blocks.close()
+        self._lending.close()
         self._memory.close()
         with contextlib.suppress(ValueError):  # somebody else has its status, so it seems to run
             self.process.close()
@@ -404,23 +452,16 @@ def _new_pipe(
 
 
 def _start(context: BaseContext, seat: int, args: tuple[Any, ...]) -> Any:
-    process = context.Process(target=worker.main, args=args, name=f"worker {seat}")  # type: ignore[attr-defined]  # every context has it
+    kind = forked.kind_of(context)
+    if kind is forked.ForkedWorker:
+        rehearsal.hold()
+    process = kind(target=worker.main, args=args, name=f"worker {seat}")
     process.start()
     # multiprocessing looks at all of its children whenever somebody starts one or asks for them. From another thread
     # that takes away the status which we are about to read; and at the end of a process it waits for them, before
     # anybody tells ours to stop. So they are no business of its.
     getattr(process_module, "_children", set()).discard(process)
     return process
-
-
-def _watch(pid: int) -> int:
-    """A descriptor that is readable when it has ended."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:  # it is dead already, and whoever waits for all children has heard of it first
-        pidfd = os.eventfd(1, os.EFD_CLOEXEC)
-    descriptors.hold(pidfd)
-    return pidfd
 
 
 def _abandon(process: Any) -> None:

@@ -49,6 +49,11 @@ class Limits:
             soonest = min(soonest, *map(self._time_left, busy))
         return max(soonest, 0.001)
 
+    @property
+    def next_look(self) -> float:
+        """At the memory, by `time.monotonic()`."""
+        return self._next_look
+
     # Time
 
     def overdue(self, seats: Iterable[Seat]) -> list[tuple[WorkerHandle, Sentence]]:
@@ -66,24 +71,13 @@ class Limits:
         assert self._policy.timeout is not None
         if one.sentence is not None or not _is_timed(one):
             return self._policy.timeout
-        began = (
-            one.words[channel.BEGAN]
-            if _is_at_something(one)
-            else max(one.handed_ns, one.words[channel.BEGAN])
-        )
-        return self._policy.timeout - (time.monotonic_ns() - began) / 1e9
+        return self._policy.timeout - (time.monotonic_ns() - _since(one)) / 1e9
 
     def _sentence_of_time(self, one: WorkerHandle) -> Sentence:
         words = f"was ended after {self._policy.timeout:g} s, which is all that the policy allows,"
-        return Sentence(one.words[channel.RUNNING], HUNG, words)
+        return Sentence(one.running()[0], HUNG, words, _since(one))
 
     # Memory
-
-    @staticmethod
-    def first_look(one: WorkerHandle) -> None:
-        """Before it runs anything: its first task may have grown it long before we look for the first time."""
-        if one.bytes_at_birth is None and one.is_serving:
-            one.bytes_at_birth = own_bytes(one.pid)
 
     def weigh(self, seats: list[Seat]) -> list[tuple[Seat, Sentence | None]]:
         """Seats whose worker has to go: at once, by the sentence, or (None) after the task that it runs."""
@@ -107,24 +101,28 @@ class Limits:
 
     def _verdict(self, one: WorkerHandle, used: int) -> tuple[Sentence | None, bool]:
         """Why it has to go at once, if it has; whether it has to go when its task is done."""
-        self.first_look(one)
-        self._growth = max(self._growth, used - (one.bytes_at_birth or used))
+        self._growth = max(self._growth, used - one.words[channel.BORN])
         limit = self._policy.memory_limit
         # Under fork the parent's pages are counted too, until the kernel is asked for the worker's own: that is
         # slow with much memory, so only where it decides.
         if limit is not None and used > limit and (own := private_bytes(one.pid)) > limit:
             words = f"was ended with {own / 1e6:,.0f} MB of its own, over its limit of {limit / 1e6:,.0f} MB,"
-            return Sentence(one.words[channel.RUNNING], OUT_OF_MEMORY, words), False
+            return Sentence(one.running()[0], OUT_OF_MEMORY, words), False
         return None, self._is_outgrown(one)
 
     def _is_outgrown(self, one: WorkerHandle) -> bool:
         """What a task uses and gives back does not count: only what the worker has between two of them."""
-        limit, growth, resting = self._policy.memory_limit, self._policy.recycle, one.words[channel.RESTING]
-        if one.bytes_at_rest is None:
-            one.bytes_at_rest = resting
-        if growth is not None and resting - one.bytes_at_rest > growth:
+        limit, growth, words = self._policy.memory_limit, self._policy.recycle, one.words
+        if growth is not None and words[channel.RESTING] - words[channel.BORN] > growth:
             return True
-        return limit is not None and one.words[channel.RESTING_PRIVATE] > limit * POLITE
+        return limit is not None and words[channel.RESTING_PRIVATE] > limit * POLITE
+
+
+def has_got_on(one: WorkerHandle, sentence: Sentence) -> bool:
+    """Since the sentence was passed. By time, not by its task: one that was stopped right after a task is at none."""
+    if sentence.cause == HUNG:
+        return not _is_timed(one) or _since(one) != sentence.since
+    return one.running()[0] != sentence.number
 
 
 def polite_bytes(policy: Policy) -> int | None:
@@ -137,6 +135,11 @@ def polite_bytes(policy: Policy) -> int | None:
 def _is_timed(one: WorkerHandle) -> bool:
     """It is at something, or ought to be: a process that was stopped between two tasks begins none, and never ends."""
     return _is_at_something(one) or (one.is_serving and (bool(one.in_hand) or one.is_retiring))
+
+
+def _since(one: WorkerHandle) -> int:
+    began: int = one.words[channel.BEGAN]
+    return began if _is_at_something(one) else max(one.handed_ns, began)
 
 
 def _is_at_something(one: WorkerHandle) -> bool:

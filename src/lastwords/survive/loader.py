@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch.utils.data
+from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from lastwords.survive import loader_state
@@ -26,6 +29,14 @@ else:
     T_co = TypeVar("T_co", covariant=True)
 
 
+def _says_all_arguments(init: Callable[..., None]) -> Callable[..., None]:
+    """For help(), for editors, and for Lightning, which makes loaders anew by what `__init__` says it takes."""
+    theirs = inspect.signature(torch.utils.data.DataLoader.__init__).parameters.values()
+    ours = [one for one in inspect.signature(init).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    init.__signature__ = inspect.Signature([*theirs, *ours])  # type: ignore[attr-defined]
+    return init
+
+
 class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc]  # torch is not looked into
     """All of `torch.utils.data.DataLoader`, and `policy`: what to do when an item kills its worker.
 
@@ -37,6 +48,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc]  # to
 
     _iterator: Any
 
+    @_says_all_arguments
     def __init__(
         self,
         *args: Any,
@@ -69,10 +81,14 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc]  # to
     def _get_iterator(self) -> _BaseDataLoaderIter:
         state, self._to_go_on_from = self._to_go_on_from, None
         with loader_state.at_epoch_start(self, state):
-            if self.num_workers == 0:
-                return loader_state.SingleProcessIterator(self, record_of(self), state)
-            self.check_worker_number_rationality()
-            return SurvivingIterator(self, self.policy, record_of(self), state)
+            if state is not None and state["is_finished"]:
+                state = None
+            if self.num_workers > 0:
+                self.check_worker_number_rationality()
+                return SurvivingIterator(self, self.policy, record_of(self), state)
+            iterator = loader_state.SingleProcessIterator(self, record_of(self), state)
+        iterator.load_dataset()
+        return iterator
 
     def report(self) -> Report:
         """Deaths, lost items, times and waiting, since this loader was made."""
@@ -80,21 +96,41 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):  # type: ignore[misc]  # to
 
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch is: after the last batch that was given. Small enough to be saved at every step."""
+        return loader_state.saved(self._state())
+
+    def _state(self) -> dict[str, Any]:
+        if self._to_go_on_from is not None:
+            return self._to_go_on_from
         iterator = self._current() if self._current is not None else None
-        if iterator is not None and self._to_go_on_from is None:
-            return iterator.state()  # type: ignore[no-any-return]
-        if self._left_at:
-            return self._left_at[0]
-        return self._to_go_on_from or loader_state.epoch_start(self) | {"is_finished": True}
+        state: dict[str, Any] | None = self._left_at[0] if self._left_at else None
+        if iterator is not None:
+            state = iterator.state()
+        if state is None:
+            return loader_state.epoch_start(self) | {"is_finished": True}
+        return loader_state.next_epoch(self, state) if state["is_finished"] else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on from there; from the end of an epoch, with the next one."""
         loader_state.check(state, self)
+        to_go_on_from = loader_state.of_saved(state)
         persistent, self._iterator = self._iterator, None
         if persistent is not None:
             persistent._shutdown_workers()
         self._left_at = []
-        self._to_go_on_from = None if state["is_finished"] else state
+        self._to_go_on_from = to_go_on_from
+
+
+def as_ours(made: Any, given: DataLoader[Any]) -> DataLoader[Any]:
+    """What a framework has made of ours in torch's class: with its settings, and our policy, progress and report."""
+    arguments = set(inspect.signature(torch.utils.data.DataLoader.__init__).parameters) - {"self", "shuffle"}
+    if made._dataset_kind == _DatasetKind.Iterable:
+        arguments -= {"sampler", "batch_sampler"}
+    elif made.batch_sampler is not None:
+        arguments -= {"batch_size", "sampler", "drop_last"}
+    settings = {name: getattr(made, name) for name in arguments if hasattr(made, name)}
+    ours: DataLoader[Any] = DataLoader(**settings, policy=given.policy, progress=given.progress)
+    ours.__dict__["_lastwords_record"] = record_of(given)
+    return ours
 
 
 def record_of(loader: Any) -> Record:

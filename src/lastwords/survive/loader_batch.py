@@ -44,7 +44,7 @@ class Died(ExceptionWrapper):  # type: ignore[misc]  # torch is not looked into
         raise self._errors.pop()
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Delivery:
     """A batch for the trainer, and where its worker was after it."""
 
@@ -74,6 +74,8 @@ class Feed:
         """The last batch that was given."""
 
     def setup(self, seat: int) -> tuple[Callable[..., object], tuple[Any, ...]]:
+        if self.plan.shelf is not None:
+            self.plan.shelf.reclaim(seat)
         return loader_worker.prepare, (self.plan, seat, self.pasts[seat])
 
     def resumed(self, seat: int, changes: Any, before: loader_random.Snapshot) -> None:
@@ -81,7 +83,9 @@ class Feed:
         self.pasts[seat] = Past(after, random_at_start=before if self.plan.is_iterable else None)
 
     def arrived(self, task: Batch, fetched: Fetched) -> Past:
-        _, _, changes, state, timing = fetched
+        _, buffers, changes, state, timing = fetched
+        if self.plan.shelf is not None:
+            self.plan.shelf.note(buffers)
         before = self.pasts[task.seat]
         if before is None:
             assert changes is not None
@@ -97,6 +101,13 @@ class Feed:
         if type(task.index) is list and task.index:
             self.last_good = task.index[0]
         return past
+
+    def lent(self, buffers: list[Any]) -> list[Any]:
+        """With those in place of which only the place on the shelf has come."""
+        shelf = self.plan.shelf
+        if shelf is None:
+            return buffers
+        return [shelf.lend(*one) if type(one) is tuple else one for one in buffers]
 
     def without_poison(self, index: Any) -> Any:
         """A batch's indices with what is known to kill left out or replaced. None: nothing is left."""
@@ -122,7 +133,7 @@ class Feed:
 class Batch(Task):
     """One batch in its seat."""
 
-    __slots__ = ("feed", "index", "is_lost", "number", "past", "positions", "told", "value")
+    __slots__ = ("deaths_at", "feed", "index", "is_lost", "number", "past", "positions", "told", "value")
     seat: int
 
     def __init__(self, feed: Feed, number: int, index: Any, seat: int) -> None:
@@ -132,6 +143,8 @@ class Batch(Task):
         self.index = index
         self.positions: list[list[int]] = []
         """Groups of suspects that are tried out first."""
+        self.deaths_at: dict[int, int] = {}
+        """By position, where one item is known to have killed: each has its own tries."""
         self.is_lost = False
         self.told: dict[int, str] = {}
         self.past: Past | None = None
@@ -155,8 +168,8 @@ class Batch(Task):
         """For the trainer, on its thread."""
         value, self.value = self.value, None
         if type(value) is tuple:
-            self.feed.is_large = sum(map(len, value[1])) >= LARGE
-            value = unpack(value[0], value[1])
+            self.feed.is_large = sum(len(one) for one in value[1] if type(one) is not tuple) >= LARGE
+            value = unpack(value[0], self.feed.lent(value[1]))
         if isinstance(value, torch_worker._IterableDatasetStopIteration):
             return self.number, value
         return self.number, Delivery(value, self.past)
@@ -168,6 +181,13 @@ class Batch(Task):
         if death.pid not in self.told:
             self.told[death.pid] = self._in_words(death)
         return self.told[death.pid]
+
+    def count(self, death: Death) -> None:
+        culprits = self._culprits(death)
+        if len(culprits) != 1 or self.positions or self.feed.plan.is_iterable:
+            super().count(death)
+            return
+        self.attempts = self.deaths_at[culprits[0]] = self.deaths_at.get(culprits[0], 0) + 1
 
     def killed(self, death: Death) -> None:
         self.words(death)
@@ -256,6 +276,7 @@ class Batch(Task):
 
     def _start_afresh(self) -> None:
         self.positions = []
+        self.deaths_at = {}
         self.args = (self.index, [])
         self.attempts = 0
 

@@ -9,6 +9,7 @@ function of the user's that calls `default_collate` has them too. What is unusua
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -34,6 +35,14 @@ def collate_into_shared_memory() -> None:
     _known.update(table)
 
 
+def is_torchs_own(table: Table) -> bool:
+    """Nobody else has an entry that would be asked for tensors, Python's own numbers and strings, or containers."""
+    ours = {kind: ours for kind, (_, ours) in _NUMBERS.items()} | _CONTAINERS
+    expected = ours | {str: collate.collate_str_fn, bytes: collate.collate_str_fn}
+    first_for_bool = next((kind for kind in table if issubclass(bool, kind)), None)
+    return first_for_bool is int and all(table.get(kind) is function for kind, function in expected.items())
+
+
 # Tensors and numbers
 
 
@@ -46,12 +55,16 @@ def _collate_tensors(batch: Any, *, collate_fn_map: Table | None = None) -> torc
         or first.device.type != "cpu"
     ):
         return _collate_elsewhere(batch, collate_fn_map)
-    length = first.nbytes * len(batch)
+    length, shape = first.nbytes * len(batch), (len(batch), *first.shape)
     if length < LARGE or worker.current is None:
-        return torch.stack(batch, 0)
-    shape = (len(batch), *first.shape)
-    out = torch.frombuffer(worker.current.allocate(length), dtype=first.dtype).view(shape)
-    return torch.stack(batch, 0, out=out)
+        out = first.new_empty(shape)
+    else:
+        out = torch.frombuffer(worker.current.allocate(length), dtype=first.dtype).view(shape)
+    with suppress(Exception):  # torch says it in its own words
+        return torch.stack(
+            batch, 0, out=out
+        )  # with `out`, as torch does: the first one's type is the batch's
+    return collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
 def _collate_elsewhere(batch: Any, collate_fn_map: Table | None) -> torch.Tensor:
@@ -59,9 +72,11 @@ def _collate_elsewhere(batch: Any, collate_fn_map: Table | None) -> torch.Tensor
     worker_module = torch.utils.data._utils.worker
     info, worker_module._worker_info = worker_module._worker_info, None
     try:
-        return collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
+        found = collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
     finally:
         worker_module._worker_info = info
+    # In a worker torch refuses gradients, and only there.
+    return collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map) if found.requires_grad else found
 
 
 def _collate_integers(batch: Any, *, collate_fn_map: Table | None = None) -> torch.Tensor:
@@ -85,17 +100,18 @@ _NUMBERS = {
     float: (collate.collate_float_fn, _collate_floats),
 }
 
-# Samples of several parts. torch's own look-up is by exact type first, so subclasses do not come here.
+# Samples of several parts. Subclasses (named tuples, ordered dictionaries) are found by the same entries, and keep their type.
 
 
 def _collate_sequences(batch: Any, *, collate_fn_map: Table) -> list[Any]:
-    if not _is_as_we_know_it(collate_fn_map) or len(set(map(len, batch))) != 1:
+    is_plain = type(batch[0]) in _CONTAINERS and _is_as_we_know_it(collate_fn_map)
+    if not is_plain or len(set(map(len, batch))) != 1:
         return _as_torch_does(batch, collate_fn_map)  # type: ignore[no-any-return]
     return [collate.collate(part, collate_fn_map=collate_fn_map) for part in zip(*batch, strict=True)]
 
 
 def _collate_dicts(batch: Any, *, collate_fn_map: Table) -> dict[Any, Any]:
-    if not _is_as_we_know_it(collate_fn_map):
+    if type(batch[0]) is not dict or not _is_as_we_know_it(collate_fn_map):
         return _as_torch_does(batch, collate_fn_map)  # type: ignore[no-any-return]
     return {
         key: collate.collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map)

@@ -30,10 +30,13 @@ from torch.utils.data.dataloader import (
 )
 
 from lastwords import recording
-from lastwords.survive import descriptors, loader_state
+from lastwords.survive import descriptors, loader_random, loader_state
+from lastwords.survive.guest import Guest
 from lastwords.survive.loader_batch import Batch, Delivery, Feed, Resume, Skipped
 from lastwords.survive.loader_report import Record
+from lastwords.survive.loader_shelf import new_shelf
 from lastwords.survive.loader_worker import Past, Plan
+from lastwords.survive.pinned import pinning_for
 from lastwords.survive.policy import Policy
 from lastwords.survive.supervisor import Supervisor
 from lastwords.survive.tasks import Task
@@ -67,9 +70,10 @@ os.register_at_fork(after_in_child=_alive.clear)
 class _Orders:
     """What torch's code takes for a worker's queue of indices."""
 
-    def __init__(self, feed: Feed, supervisor: Supervisor, seat: int) -> None:
+    def __init__(self, feed: Feed, supervisor: Supervisor, guest: Guest, seat: int) -> None:
         self._feed = feed
         self._supervisor = supervisor
+        self._guest = guest
         self._seat = seat
 
     def put(self, order: Any) -> None:
@@ -83,7 +87,7 @@ class _Orders:
         elif isinstance(task, Batch) and task.is_lost:
             task.failed(RuntimeError("nothing is left of the batch"))
         else:
-            self._supervisor.submit(task)
+            self._guest.submit(task)
 
     def _batch(self, number: int, index: Any) -> Batch:
         if self._feed.poison:
@@ -100,8 +104,7 @@ class _Results:
         self._results = feed.results
 
     def get(self, timeout: float | None = None) -> tuple[Any, Any]:
-        found = self._results.get(timeout=timeout)
-        return found if type(found) is tuple else found.delivered()
+        return _delivered(self._results.get(timeout=timeout))
 
     def put(self, value: Any) -> None:
         self._results.put(value)
@@ -113,16 +116,16 @@ class _Results:
         pass
 
 
+def _delivered(found: Any) -> tuple[Any, Any]:
+    return found if type(found) is tuple else found.delivered()
+
+
 class _Worker:
     """What others look for in torch's list of workers: the first process in its seat. A replacement is not listed."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        try:
-            self._pidfd = os.pidfd_open(pid)
-        except ProcessLookupError:  # it has died at once
-            self._pidfd = os.eventfd(1, os.EFD_CLOEXEC)
-        descriptors.hold(self._pidfd)
+        self._pidfd = descriptors.hold_end_of(pid)
         weakref.finalize(self, _close, self._pidfd, os.getpid()).atexit = False
 
     def is_alive(self) -> bool:
@@ -161,6 +164,11 @@ def _close(pidfd: int, owner: int) -> None:
 
 
 class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  # torch is not looked into
+    _pin_memory: bool
+    """By torch's thread."""
+
+    _sampler_iter: Any
+
     def __init__(
         self, loader: Any, policy: Policy, record: Record, state: dict[str, Any] | None = None
     ) -> None:
@@ -179,12 +187,19 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
         """Where it was when it was left in the middle of the epoch, for the loader, which outlives it."""
         if state is not None:
             self._base_seed = state["base_seed"]
-        pasts = loader_state.pasts_of_state(state["workers"] if state else [None] * self._num_workers)
+            if state["is_seeded"]:
+                loader_state.put_back(
+                    loader, state
+                )  # torch's code has just drawn a seed that nobody drew then
+        pasts = list(state["workers"]) if state else [None] * self._num_workers
+        self._pinning = pinning_for(self._prefetch_factor, record.report) if self._pin_memory else None
         self._feed = Feed(self._plan(loader), policy, record, pasts)
         self._fork_gate = threading.Lock()
         context = loader.multiprocessing_context or multiprocessing.get_context(
             torch.multiprocessing.get_start_method()
         )
+        if context.get_start_method() == "fork":
+            loader_random.load_before_fork()
         self._supervisor = Supervisor(
             self._num_workers,
             context,
@@ -193,17 +208,22 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
             role="DataLoader worker",
             is_prompt=True,
             fork_gate=self._fork_gate,
+            lending=None if self._pinning is None else self._pinning.lending,
             on_death=record.died,
+            on_passed=record.passed,
         )
         self._shutdown = False
         _alive.add(self)
         _end_all_with_process()
+        self._guest = Guest(self._supervisor)
         self._start_workers()
         self._index_queues = [
-            _Orders(self._feed, self._supervisor, seat) for seat in range(self._num_workers)
+            _Orders(self._feed, self._supervisor, self._guest, seat) for seat in range(self._num_workers)
         ]
         self._worker_result_queue = _Results(self._feed)
         self._data_queue: Any = self._worker_result_queue
+        if self._pinning is not None and self._pinning.begin():
+            self._pin_memory = False  # torch's thread need not
         if self._pin_memory:
             self._start_pinning()
         self._reset(loader, first_iter=True)
@@ -223,6 +243,8 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
             init_fn,
             self._num_workers,
             self._shared_seed,
+            # A GPU's driver knows the workers' own memories, and no other.
+            new_shelf(self._num_workers * self._prefetch_factor) if self._pinning is None else None,
         )
 
     def _start_workers(self) -> None:
@@ -261,21 +283,35 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
         self._let_fork()
         try:
             if not first_iter:
-                self._start = loader_state.epoch_start(loader)
-            self._passed = 0
+                self._start = loader_state.epoch_start(loader, is_seeded=True)
+            self._places = loader_state.Places()
+            self._pasts = []
             self._is_finished = False
             super()._reset(loader, first_iter)
             if (kind := getattr(loader, "progress", None)) is not None:
                 self._record.show(kind, loader_state.batches_of(loader), self._num_yielded)
-            self._pasts = list(self._feed.pasts)
         finally:
+            self._guest.go()
             self._fork_gate.acquire()
+
+    def __next__(self) -> Any:
+        """As torch has it, less a note for its profiler while none runs: that takes as long as many a batch."""
+        if torch.autograd._profiler_enabled() or self._feed.plan.is_iterable:
+            return super().__next__()
+        data = self._next_data()
+        self._num_yielded += 1
+        return data
 
     def _next_data(self) -> Any:
         since = self._record.wanted()
+        if self._pinning is not None and not self._pinning.turn() and not self._pin_memory:
+            self._pin_memory = True
+            self._start_pinning()
+        if not self._pin_memory:
+            self._guest.come()
         if self._feed.is_large:
             # The batch before the last is gone: its worker builds the next one there, and not in fresh pages.
-            self._supervisor.note(_nothing)
+            self._guest.return_blocks()
         self._let_fork()
         try:
             data = super()._next_data()
@@ -287,17 +323,22 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
             self.left_at.clear()  # torch's code has ended the workers before it says so
             raise
         finally:
+            self._guest.go()
             self._fork_gate.acquire()
         self._record.got(since)
-        return data
+        return data if self._pinning is None else self._pinning.pinned(data)
 
     def _let_fork(self) -> None:
-        with contextlib.suppress(RuntimeError):  # not held: nobody has waited yet
+        try:
             self._fork_gate.release()
+        except RuntimeError:  # not held: nobody has waited yet
+            pass
 
     def _try_get_data(self, timeout: float = _utils.MP_STATUS_CHECK_INTERVAL) -> tuple[bool, Any]:
         try:
-            return True, self._data_queue.get(timeout=timeout)
+            if self._pin_memory:
+                return True, self._data_queue.get(timeout=timeout)
+            return True, _delivered(self._guest.get(self._feed.results, timeout))
         except queue.Empty:
             return False, None
 
@@ -315,23 +356,22 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
     # Where it is
 
     def state(self) -> dict[str, Any]:
-        if not self._in_order:
-            raise NotImplementedError(
-                "a loader with in_order=False gives batches as they come: what was given is no part of the epoch's "
-                "beginning, and there is no place to go on from. Use in_order=True for state_dict()"
-            )
+        drawn, pending = (self._rcvd_idx, ()) if self._in_order else (self._send_idx, self._task_info)
         waiting = self._task_info.get(self._rcvd_idx)
         return self._start | {
             "base_seed": self._base_seed,
             "yielded": self._num_yielded,
-            "passed": self._passed + self._rcvd_idx,
+            **self._places.after(drawn, pending),
             "is_finished": self._is_finished,
             "next_worker": waiting[0] if waiting is not None else 0,
             "is_working": list(self._workers_status),
-            "workers": loader_state.pasts_as_state(self._pasts),
+            "workers": list(self._pasts),
         }
 
     def _next_index(self) -> Any:
+        # Before the first batch is asked for: one that has arrived is ahead of the trainer.
+        if not self._pasts:
+            self._pasts = list(self._feed.pasts)
         if self._to_go_on_from is not None:
             state, self._to_go_on_from = self._to_go_on_from, None
             self._go_on_from(state)
@@ -340,11 +380,11 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
     def _go_on_from(self, state: dict[str, Any]) -> None:
         """When torch's code is about to draw the first batch of the epoch, and has set all its counts to 0."""
         self._num_yielded = state["yielded"]
-        self._passed = state["passed"]
+        self._places = loader_state.Places(state)
         self._workers_status = list(state["is_working"])
         loader_state.wind(self._worker_queue_idx_cycle, state["next_worker"])
         if not self._feed.plan.is_iterable:
-            loader_state.wind(self._sampler_iter, self._passed)
+            self._sampler_iter = self._places.wound(self._sampler_iter)
 
     # The end
 
@@ -357,10 +397,11 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
         if self._shutdown:
             return
         self._shutdown = True
-        if self._in_order and self._pasts and not self._is_finished:
+        if self._pasts and not self._is_finished:
             self.left_at.append(self.state())
         self._record.pause()
         _alive.discard(self)
+        self._guest.leave()
         self._let_fork()
         if hasattr(self, "_pin_memory_thread"):
             self._pin_memory_thread_done_event.set()
@@ -371,13 +412,13 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
         if self._supervisor.is_alive():
             self._supervisor.kill()
             self._supervisor.join()
+        if self._pinning is not None:
+            self._pinning.close()
+        if self._feed.plan.shelf is not None:
+            self._feed.plan.shelf.close()
 
     def __del__(self) -> None:
         self._shutdown_workers()
-
-
-def _nothing() -> None:
-    """Has the supervisor take a turn, in which it returns what is free."""
 
 
 def _drop(_task: Task) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SLOWEST = 10
 """Items that are kept by name."""
 MOST_DEATHS = 1000
+MOST_ADVICE = 3
 WORTH_SAYING = 0.05
 """Share of the trainer's time: below it, waiting is no matter."""
 
@@ -51,6 +52,8 @@ class Report:
     """Seconds that the trainer waited for batches."""
     total: float = 0.0
     """Seconds between its first wish and its last batch."""
+    pinned_by_copy: str | None = None
+    """Why `pin_memory` takes a copy of each batch; None: it does not, or is not wanted."""
 
     @property
     def skipped(self) -> list[LostItem]:
@@ -82,10 +85,19 @@ class Report:
         for one in self.lost:
             fate = "skipped" if one.substitute is None else f"replaced by item {one.substitute}"
             lines.append(f"item {one.index} {fate}: its worker {one.how} ({one.cause or 'cause not known'})")
+        lines += self._advice()
         if self.slowest:
             shown = ", ".join(f"{index} ({seconds * 1000:.1f} ms)" for seconds, index in self.slowest[:3])
             lines.append(f"slowest items: {shown}")
+        if self.pinned_by_copy is not None:
+            lines.append(f"batches are pinned by a copy: {self.pinned_by_copy}")
         return "\n".join(lines)
+
+    def _advice(self) -> list[str]:
+        """About items that passed alone: they are not lost, and yet something is wrong."""
+        found = [one["advice"] for one in self.deaths if one.get("advice")]
+        left = len(found) - MOST_ADVICE
+        return found[:MOST_ADVICE] + ([f"and {left} more that passed alone"] if left > 0 else [])
 
     def _waiting(self) -> str:
         text = f"the trainer waited {self.waiting_share:.0%} of the time"
@@ -94,7 +106,7 @@ class Report:
 
 
 class Record:
-    """Writes the report. `arrived` and `died` are called by the supervisor's thread, the rest by the trainer's."""
+    """Writes the report. `arrived`, `died` and `passed` are called by the supervisor's thread, the rest by the trainer's."""
 
     def __init__(self) -> None:
         self.report = Report()
@@ -151,8 +163,21 @@ class Record:
                     "item": death.task.words(death) if death.task is not None else None,
                     "id": death.diagnosis.evidence.id if death.diagnosis is not None else None,
                     "time": death.time,
+                    "alone": death.alone,
+                    "advice": death.advice,
                 }
             )
+        if death.before is not None:
+            self._update(death.before)
+
+    def passed(self, death: Death) -> None:
+        """Its task has passed alone. If nobody has explained it yet, `died` is told of both."""
+        self._update(death)
+
+    def _update(self, death: Death) -> None:
+        for entry in self.report.deaths:
+            if (entry["pid"], entry["time"]) == (death.pid, death.time):
+                entry |= {"alone": death.alone, "advice": death.advice}
 
     def lose(self, item: LostItem) -> None:
         self.report.lost.append(item)

@@ -1,4 +1,4 @@
-"""Batches between worker and trainer: the structure as a pickle, the numbers as buffers in shared memory.
+"""Batches between worker and trainer: the structure as a pickle or a tree, the numbers as buffers in shared memory.
 
 torch's own way makes a shared-memory file for each tensor and passes its descriptor. Here a tensor is a buffer in
 memory that both sides have mapped all along; the trainer's tensor points into it, and its place is used again when that
@@ -12,6 +12,8 @@ from __future__ import annotations
 import copyreg
 import io
 import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,10 +23,42 @@ from lastwords.survive import pickling
 WASTE = 2
 """A view is sent with its whole storage, and keeps its strides and neighbours, if that is at most so many times its size."""
 
-Packed = tuple[bytes, list[pickle.PickleBuffer]]
+Tree = Any
+"""A list or dictionary of trees; a tensor, as the number of its type and its shape; or (VALUE, what it is).
+
+For what `default_collate` makes of common samples: a pickle of tensors takes five times as long to write and to read.
+"""
+VALUE = -1
+TYPES = (
+    torch.float32,
+    torch.int64,
+    torch.float64,
+    torch.bool,
+    torch.uint8,
+    torch.float16,
+    torch.bfloat16,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.complex64,
+    torch.complex128,
+)
+TYPE_NUMBERS = {kind: number for number, kind in enumerate(TYPES)}
+
+Packed = tuple[Tree | bytes, list[Any]]
+
+
+@dataclass(slots=True)
+class Gathered:
+    """A batch that was never put together: it travels as it is."""
+
+    tree: Tree
+    buffers: list[Any]
 
 
 def pack(value: object) -> Packed:
+    if type(value) is Gathered:
+        return value.tree, value.buffers
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, 5, buffer_callback=buffers.append)
@@ -33,8 +67,23 @@ def pack(value: object) -> Packed:
     return stream.getvalue(), buffers
 
 
-def unpack(data: bytes, buffers: list[Any]) -> Any:
-    return pickling.loads(data, buffers=buffers)
+def unpack(data: Tree | bytes, buffers: list[Any]) -> Any:
+    if type(data) is bytes:
+        return pickling.loads(data, buffers=buffers)
+    return _grown(data, iter(buffers))
+
+
+def _grown(tree: Tree, buffers: Iterator[Any]) -> Any:
+    kind = type(tree)
+    if kind is list:
+        return [_grown(one, buffers) for one in tree]
+    if kind is dict:
+        return {key: _grown(one, buffers) for key, one in tree.items()}
+    number, what = tree
+    if number == VALUE:
+        return what
+    flat = torch.frombuffer(next(buffers), dtype=TYPES[number])
+    return flat if len(what) == 1 else flat.view(what)
 
 
 # Tensors as buffers

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,8 +23,10 @@ from torch.utils.data.graph_settings import apply_random_seed
 from lastwords import recording
 from lastwords.survive import loader_random, worker
 from lastwords.survive.loader_collate import collate_into_shared_memory
+from lastwords.survive.loader_gather import Gatherer, Unusual
 from lastwords.survive.loader_random import Changes, Snapshot
-from lastwords.survive.loader_transport import pack
+from lastwords.survive.loader_shelf import Shelf
+from lastwords.survive.loader_transport import Tree, pack
 
 WHOLE_BATCH = -1
 """Position of a worker that works on all items at once: it collates, or the dataset fetches batches."""
@@ -32,7 +36,7 @@ FIRST_PROBE = -2
 Timing = tuple[int, int, int]
 """Nanoseconds of the batch; of its slowest item; that item's position (-1: not known)."""
 UNKNOWN = (0, -1)
-Fetched = tuple[bytes, list[Any], Changes | None, Any, Timing]
+Fetched = tuple[Tree | bytes, list[Any], Changes | None, Any, Timing]
 """A batch as it travels: structure, buffers, how the random numbers changed, the stream's state, times."""
 
 
@@ -49,8 +53,9 @@ class Plan:
     init_fn: Callable[[int], object] | None
     workers: int
     shared_seed: int | None
+    shelf: Shelf | None
 
-    @property
+    @cached_property
     def is_iterable(self) -> bool:
         return bool(self.kind == _DatasetKind.Iterable)
 
@@ -106,15 +111,19 @@ class Loading:
         self._fetcher: Any = None
         self._init_exception: ExceptionWrapper | None = None
         self._has_ended = self._is_told = False
-        self._items: Any = None
-        """Fetches and names them one by one, where samples are fetched that way."""
+        self._gatherer: Gatherer | None = None
+        """Where nobody sees a batch before it is sent."""
         self._slowest: tuple[int, int] = UNKNOWN
         self._watch: loader_random.Watch
 
     # Beginning: see torch.utils.data._utils.worker._worker_loop, step by step
 
     def begin(self, past: Past | None) -> None:
+        # What the fork shares with the trainer is no garbage of ours: to look for some there would copy its pages.
+        gc.freeze()
         collate_into_shared_memory()
+        if self._plan.shelf is not None:
+            self._plan.shelf.sit_down(self._seat)
         torch.multiprocessing._set_thread_name("pt_data_worker")
         torch.set_num_threads(1)
         seed = self._seed()
@@ -153,14 +162,11 @@ class Loading:
             self._plan.kind,
             self._stream if self._plan.is_iterable else self._dataset,
             self._plan.auto_collation,
-            self._plan.collate_fn,
+            self._collated,
             self._plan.drop_last,
         )
-        self._items = None
-        if self._plan.auto_collation and not self._plan.is_iterable:
-            assert worker.current is not None
-            words = worker.current.item_words()
-            self._items = recording.ItemByItem(self._dataset, recording.record_exception, *words)
+        gatherer = Gatherer(self._plan.shelf)
+        self._gatherer = gatherer if gatherer.is_for(self._plan.collate_fn) else None
 
     @property
     def _where(self) -> str:
@@ -217,6 +223,8 @@ class Loading:
         began = time.monotonic_ns()
         self._slowest = UNKNOWN
         data, buffers = pack(self._value(index))
+        if self._plan.shelf is not None:
+            self._plan.shelf.keep(buffers)
         timing = (time.monotonic_ns() - began, *self._slowest)
         return data, buffers, self._changes(), self._stream.state(), timing
 
@@ -250,17 +258,37 @@ class Loading:
 
     def _fetched(self, index: Any) -> Any:
         """As torch's fetcher does it: a dataset may fetch batches, and get that ability at any time."""
-        if self._items is None or type(index) is not list or getattr(self._dataset, "__getitems__", None):
+        if (
+            type(index) is not list
+            or self._plan.is_iterable
+            or not self._plan.auto_collation
+            or getattr(self._dataset, "__getitems__", None)
+        ):
             return self._fetcher.fetch(index)
-        samples, nanoseconds, position = self._items.fetch(index)
-        self._slowest = nanoseconds, position
-        assert worker.current is not None
-        worker.current.at_item(WHOLE_BATCH, time.monotonic_ns())
         try:
-            return self._plan.collate_fn(samples)
+            samples = self._samples(index)
+            return self._collated(samples)
         except Exception as error:
             recording.record_exception(error)
             raise
+
+    def _samples(self, indices: list[Any]) -> list[Any]:
+        """One by one, and each named."""
+        assert worker.current is not None
+        dataset, named = self._dataset, recording.NamedIndices(indices, worker.current.items)
+        samples = [dataset[index] for index in named]
+        self._slowest = named.slowest
+        worker.current.at_item(WHOLE_BATCH, time.monotonic_ns())
+        return samples
+
+    def _collated(self, samples: list[Any]) -> Any:
+        """By what the user gave us, or in its way. Once it was unusual, it will be again."""
+        if self._gatherer is not None and type(samples) is list:
+            try:
+                return self._gatherer.gather(samples)
+            except Unusual:
+                self._gatherer = None
+        return self._plan.collate_fn(samples)
 
 
 def _drop(_samples: Any) -> None:

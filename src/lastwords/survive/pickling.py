@@ -96,6 +96,13 @@ def _dumps_with_reducers(value: object, keep_inside: Callable[[pickle.PickleBuff
     return stream.getvalue()
 
 
+class Failed:
+    """Among the results of items: what one of them raised, as `dump_exception` has it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
 def dump_exception(error: BaseException) -> bytes:
     """With its traceback as text. One that cannot be pickled is replaced by one that names it."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -171,6 +178,7 @@ def is_large(data: bytes) -> bool:
 
 
 __all__ = [
+    "Failed",
     "NoRoom",
     "Packer",
     "dump_exception",

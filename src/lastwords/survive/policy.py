@@ -69,6 +69,12 @@ class Policy:
             return attempts <= max(self.retries, MOST_INNOCENT_TRIES)
         return attempts <= self.retries
 
+    def instead(self, error: WorkerDied) -> Any:
+        """The result of a poison task, where `on_poison` is not "raise"."""
+        if callable(self.on_poison):
+            return self.on_poison(error)
+        return self.substitute if self.on_poison == "substitute" else None
+
     def pause(self, attempts: int, *, is_innocent: bool) -> float:
         """Seconds before the next try: whoever kills from outside may not be done yet."""
         if not is_innocent:
@@ -98,3 +104,9 @@ class WorkerDied(BrokenProcessPool):
 
 def _restored(message: str, details: dict[str, Any]) -> WorkerDied:
     return WorkerDied(message, **details)
+
+
+def initializer_failed(refusal: BaseException) -> WorkerDied:
+    error = WorkerDied(f"the initializer of a worker raised {type(refusal).__name__}: {refusal}")
+    error.__cause__ = refusal
+    return error

@@ -93,6 +93,7 @@ def entry(error: WorkerDied, death: Death) -> dict[str, Any]:
         "how": death.words,
         "step": death.step,
         "attempts": error.attempts,
+        "alone": death.alone,
         "time": death.time,
         "death": diagnosis.evidence.id if diagnosis is not None else None,
         "versions": _versions(death),

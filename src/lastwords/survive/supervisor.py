@@ -23,13 +23,15 @@ from lastwords.survive import descriptors
 from lastwords.survive.breaker import HALF_OPEN, OPEN, Breaker
 from lastwords.survive.deaths import Coroner, Death, Sentence
 from lastwords.survive.dispatch import Dispatch, Seat
-from lastwords.survive.handle import Functions, WorkerHandle
-from lastwords.survive.limits import Limits, polite_bytes
-from lastwords.survive.policy import OUT_OF_MEMORY, Policy, WorkerDied
+from lastwords.survive.guest import Chair, make_way
+from lastwords.survive.handle import Functions, Lend, WorkerHandle
+from lastwords.survive.limits import Limits, has_got_on, polite_bytes
+from lastwords.survive.policy import OUT_OF_MEMORY, Policy, WorkerDied, initializer_failed
 from lastwords.survive.progress import Kind, Progress
 from lastwords.survive.quarantine import Quarantine, refusal
 from lastwords.survive.starts import Starts
 from lastwords.survive.tasks import Task
+from lastwords.survive.trials import Trials
 from lastwords.survive.worker import Settings
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lastwords.survive")
 """Each death, and what became of it: the record's attribute `lastwords` has the details."""
-FIRST_LOOK, LONGEST_LOOK = 0.001, 0.05
+FIRST_LOOK, LONGEST_LOOK = 0.01, 0.05
 """How soon the owner looks at batches by itself: a short task's result must not wait for the long one behind it."""
 RING = (1).to_bytes(8, sys.byteorder)
 """What an eventfd is told."""
@@ -50,9 +52,9 @@ class Supervisor:
     the owner's thread each time a worker is started there.
 
     `is_prompt`: each result is heard at once, not in the company of the next. `fork_gate`: held by whoever does not
-    want a worker to be started just now.
-    `on_death`: called with each death when it is explained. `on_broken`: called once, with the reason, when workers
-    cannot be kept; all tasks have failed by then.
+    want a worker to be started just now. `lending`: takes care of a worker's large results, and needs their pages kept.
+    `on_death`: called with each death when it is explained; `on_passed`: with one whose task has then passed alone.
+    `on_broken`: called once, with the reason, when workers cannot be kept; all tasks have failed by then.
     """
 
     def __init__(  # noqa: PLR0913  # all but two by name
@@ -67,16 +69,17 @@ class Supervisor:
         budget: int = BUDGET,
         is_prompt: bool = False,
         fork_gate: threading.Lock | None = None,
+        lending: Lend | None = None,
         progress: Kind | None = None,
         on_death: Callable[[Death], object] | None = None,
+        on_passed: Callable[[Death], object] | None = None,
         on_broken: Callable[[BaseException], object] | None = None,
     ) -> None:
         self.policy = policy or Policy()
         self.broken: BaseException | None = None
         self.deaths = self.retried = self.poisoned = self.replaced = self.recycled = 0
         self._context = context
-        self._on_death = on_death
-        self._on_broken = on_broken
+        self._on_death, self._on_broken = on_death, on_broken
         # First what may be refused: a file that cannot be read, a bar that is not installed.
         self._quarantine = Quarantine(self.policy.quarantine)
         self._known_poison = self._quarantine.known()
@@ -85,7 +88,7 @@ class Supervisor:
         self._functions = Functions()
         self._run = recording.RunOfWorkers()
         is_own_child = context.get_start_method() != "forkserver"
-        self._setup = setup
+        self._setup, self._lending = setup, lending
         self._settings = Settings(
             role,
             self._run.directory,
@@ -93,6 +96,7 @@ class Supervisor:
             os.getpid() if is_own_child else 0,
             is_prompt=is_prompt,
             weighs_above=polite_bytes(self.policy),
+            keeps_pages=lending is not None,
         )
         if context.get_start_method() == "fork":
             recording.prepare_to_fork()
@@ -102,6 +106,8 @@ class Supervisor:
         self._breaker = Breaker(self.policy.intensity)
         self._dispatch = Dispatch(workers, self._functions, tasks_per_worker)
         self._inbox = self._dispatch.queue
+        self.trials = Trials(self._coroner, on_passed)
+        self._dispatch.on_lived = self.trials.lived
         if self._known_poison:
             self._dispatch.refuses = self._refuses
         self._starts = Starts()
@@ -117,7 +123,7 @@ class Supervisor:
         self._epoll.register(self._bell, select.EPOLLIN)
         descriptors.hold(self._bell, self._epoll.fileno())
         self._is_asleep = self._is_stopping = self._is_hungry = self._has_ended = False
-        self._look = FIRST_LOOK
+        self._chair, self._look = Chair(), FIRST_LOOK
         self._thread = threading.Thread(target=self._own, name="lastwords supervisor")
         try:
             self._thread.start()
@@ -180,6 +186,7 @@ class Supervisor:
             self._refuse_queued()
             return
         self._is_asleep = False
+        self._chair.call_back()
         # As a file, which knows that it is closed: its number may stand for another one by now.
         with contextlib.suppress(OSError, ValueError):
             self._ringer.write(RING)
@@ -187,16 +194,19 @@ class Supervisor:
     # The owner's turn
 
     def _own(self) -> None:
+        self._chair.sit_down()
         try:
             self._read_notes()
             while not self._is_done():
                 self._turn()
                 self._read_notes()
+                make_way(self)
         except BaseException as error:
             self._break(error)
             raise
         finally:
             self._close()
+            self._chair.stand_up()
 
     def _read_notes(self) -> None:
         while self._notes:
@@ -215,7 +225,7 @@ class Supervisor:
         self._begin_wanted()
         self._is_hungry = self._dispatch.is_hungry()
         self._is_asleep = True
-        if self._notes or (self._inbox and self._is_hungry):
+        if self._notes or self._chair.is_wanted or (self._inbox and self._is_hungry):
             self._is_asleep = False
         heard = self._hear(self._epoll.poll(self._timeout()))
         self._is_asleep = False
@@ -237,7 +247,7 @@ class Supervisor:
             waits.append(self._look)
         if self._later:
             waits.append(max(0.0, min(one[0] for one in self._later) - time.monotonic()))
-        if self._dispatch.is_held_back() or self._starts.refused:
+        if self._dispatch.is_held_back() or self._starts.is_pausing(time.monotonic()):
             waits.append(LONGEST_LOOK)
         return min((one for one in waits if one >= 0), default=-1)
 
@@ -246,7 +256,7 @@ class Supervisor:
         ended = []
         for descriptor, _ in events:
             if descriptor == self._bell:
-                os.eventfd_read(self._bell)
+                os.read(self._bell, len(RING))
                 self._return_blocks()
                 continue
             seat, worker = self._by_descriptor[descriptor]
@@ -266,12 +276,11 @@ class Supervisor:
         finished = self._dispatch.collect(seat, worker)
         if worker.box is None:
             worker.find_box(self._run)
-            self._limits.first_look(worker)
         if finished:
             self._starts.finished()
             self._breaker.finished()
         if worker.refusal is not None:
-            self._break(_initializer_failed(worker.refusal))
+            self._break(initializer_failed(worker.refusal))
 
     def _look_around(self) -> None:
         """Nobody rang: results may lie there all the same, and tasks wait behind a long one."""
@@ -331,11 +340,11 @@ class Supervisor:
             worker = seat.worker
             if worker is None or worker.sentence is not sentence:
                 continue
-            if worker.running()[0] == sentence.number:
+            if has_got_on(worker, sentence):
+                worker.sentence = None
+            else:
                 sentence.is_carried_out = True
                 worker.kill()
-            else:
-                worker.sentence = None
 
     def _mind_breaker(self) -> None:
         breaker = self._breaker
@@ -357,7 +366,7 @@ class Supervisor:
         try:
             with self._fork_gate:
                 setup = self._setup(seat.index) if callable(self._setup) else self._setup
-                worker = WorkerHandle(seat.index, self._context, self._settings, setup)
+                worker = WorkerHandle(seat.index, self._context, self._settings, setup, self._lending)
         except OSError as error:
             if self._starts.was_refused(time.monotonic()) and not self._dispatch.is_anybody_busy():
                 self._break(error)
@@ -395,12 +404,12 @@ class Supervisor:
         unfinished = [held[0] for held in worker.in_hand.values() if held[0] is not seat.lonely]
         sentence = worker.sentence if worker.sentence is not None and worker.sentence.is_carried_out else None
         if killer is not None and sentence is not None and sentence.number != number:
-            unfinished.insert(0, killer)  # it began between the sentence and the end
+            unfinished[:0] = killer.left()  # it began between the sentence and the end
             killer = None
         self._forget(worker)
         self._dispatch.again(unfinished, seat)
         if worker.refusal is not None:
-            self._break(_initializer_failed(worker.refusal))
+            self._break(initializer_failed(worker.refusal))
         if killer is None and status == 0 and worker.is_retiring:
             if box is not None:
                 self._run.forget(box)
@@ -410,10 +419,13 @@ class Supervisor:
         self.deaths += 1
         step = step if was_serving else "starting"
         death = Death(seat.index, pid, status, step, killer, position, box, worker.memory_kills)
-        death.held_box = held_box
+        death.held_box, death.others = held_box, self._dispatch.count_others(seat)
         if killer is not None:
             death.task, others = killer.split(death)
             self._dispatch.again(others, seat)
+            if death.task is not None:
+                death.task.count(death)
+            self.trials.died(death, seat.beside)
         if sentence is not None:
             death.sentence, death.diagnosis = sentence, sentence.diagnosis
         self._mourn(seat, death, has_finished=bool(finished) or killer is not None)
@@ -433,9 +445,8 @@ class Supervisor:
                 death.task.failed(self.broken)
             return
         if death.task is None:
-            self._starts.died_idle(while_starting=death.step == "starting", has_finished=has_finished)
-        else:
-            death.task.attempts += 1
+            is_start = death.step == "starting"
+            self._starts.died_idle(time.monotonic(), while_starting=is_start, has_finished=has_finished)
         death.opens_breaker = self._breaker.died(time.monotonic())
         is_wanted = not self._is_stopping or self._dispatch.has_work()
         if is_wanted and self._starts.may_begin(time.monotonic()):
@@ -474,10 +485,13 @@ class Supervisor:
 
     def _decide(self, death: Death) -> None:
         task = death.task
-        if self._starts.are_hopeless:
+        is_start = task is None and death.step == "starting"
+        if is_start and death.is_innocent:
+            self._starts.was_killed_from_outside()
+        if self._starts.are_hopeless(after_start=is_start):
             self._break(death.error())
         elif death.opens_breaker:
-            self._say_why_open(death)
+            self._breaker.say_why(death)
         if task is None:
             return
         if self.broken is not None:
@@ -485,20 +499,15 @@ class Supervisor:
         elif self._breaker.state != OPEN and self._is_tried_again(death):
             self.retried += 1
             task.killed(death)
+            self.trials.begin(task, death)
             pause = self.policy.pause(task.attempts, is_innocent=death.is_innocent)
             self._later.append((time.monotonic() + pause, task, death.cause == OUT_OF_MEMORY))
         else:
             self._poison(task, death)
 
-    def _say_why_open(self, death: Death) -> None:
-        last = death.error()
-        words = f"{self._breaker.words}, so no task is tried for a while; the last:\n{last}"
-        reason = WorkerDied(words, diagnosis=death.diagnosis, item=last.item, attempts=last.attempts)
-        self._breaker.reason = reason
-        log.warning("%s", words.splitlines()[0], extra={"lastwords": death.as_dict()})
-
     def _poison(self, task: Task, death: Death) -> None:
         error = death.error()
+        self.trials.end(task)
         if task.poisoned(death, error):
             self._dispatch.alone(task)
             return
@@ -519,18 +528,13 @@ class Supervisor:
         return True
 
     def _give_instead(self, task: Task, error: WorkerDied) -> None:
-        action = self.policy.on_poison
-        if action == "raise":
+        if self.policy.on_poison == "raise":
             task.failed(error)
-        elif action == "skip":
-            task.succeeded(None)
-        elif action == "substitute":
-            task.succeeded(self.policy.substitute)
-        else:
-            try:
-                task.succeeded(action(error))
-            except BaseException as raised:  # noqa: BLE001  # the user's own function
-                task.failed(raised)
+            return
+        try:
+            task.succeeded(self.policy.instead(error))
+        except BaseException as raised:  # noqa: BLE001  # the user's own function
+            task.failed(raised)
 
     # The end
 
@@ -592,9 +596,3 @@ class Supervisor:
 
     def _end(self) -> BaseException:
         return self.broken or WorkerDied("the workers have been stopped")
-
-
-def _initializer_failed(refusal: BaseException) -> WorkerDied:
-    error = WorkerDied(f"the initializer of a worker raised {type(refusal).__name__}: {refusal}")
-    error.__cause__ = refusal
-    return error

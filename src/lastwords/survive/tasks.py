@@ -38,24 +38,47 @@ class Task:
         self.attempts = 0
         """How often it has killed its worker."""
 
+    size = 1
+    """For how many tasks it counts. The next three are only asked of those that are more than one."""
+
+    def cut(self, most: int) -> tuple[Task, Task]:
+        """Nobody has begun it: its first so many items, and the rest, to take its place."""
+        raise NotImplementedError
+
+    def middle_behind(self, position: int) -> int | None:
+        """Its worker is at the item with that position: where what it has not begun would be halved; None: it has all."""
+        raise NotImplementedError
+
+    def give_away(self, position: int) -> Task:
+        """The items from that position on, which are somebody else's now."""
+        raise NotImplementedError
+
     def begins(self) -> bool:
         """It is about to be handed to a worker, for the first time or again. False: nobody wants it any more."""
         return True
 
-    def succeeded(self, value: Any) -> None:
-        """Its result. Called once, and then nothing else is."""
+    def succeeded(self, value: Any) -> Task | None:
+        """Its result. Called once, and then nothing else is. What it returns is left to do."""
 
     def failed(self, error: BaseException) -> None:
         """It raised, could not be sent, or is poison (WorkerDied). Called once, and then nothing else is."""
 
+    def count(self, death: Death) -> None:  # noqa: ARG002  # for those who override it
+        """It killed its worker once more."""
+        self.attempts += 1
+
     def killed(self, death: Death) -> None:
         """It killed its worker and is going to be tried again: the moment to restore what it needs (`args`)."""
 
-    def part(self, value: Any) -> None:
-        """Some of its results, ahead of the rest."""
+    def part(self, value: Any) -> int | None:
+        """Some of its results, ahead of the rest. For how many tasks they count, where its own size has become less."""
 
     def spoil(self, error: BaseException) -> None:
         """Some of its results, ahead of the rest, and they cannot be read."""
+
+    def left(self) -> list[Task]:
+        """Its worker has died, and it is not to blame: what takes its place."""
+        return [self]
 
     def split(self, death: Death) -> tuple[Task | None, list[Task]]:  # noqa: ARG002  # for those who override it
         """It killed its worker: the task that is to blame, and others that take its place and are innocent."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _signal  # and not signal: making its enums would copy pages that a fork shares with its parent
 import os
 import pickle
-import signal
 import threading
 import time
 import weakref
@@ -12,13 +12,13 @@ from collections import deque
 from itertools import starmap
 
 from lastwords import recording
-from lastwords.survive import channel, descriptors, pickling
-from lastwords.survive.blocks import Blocks, Lending
-from lastwords.survive.weight import own_bytes, private_bytes
+from lastwords.survive import channel, descriptors, forked, pickling
+from lastwords.survive.blocks import Blocks, Lending, window
+from lastwords.survive.weight import PAGE, own_bytes, page_faults, private_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import FrameType
     from typing import Any
 
@@ -39,12 +39,18 @@ WEIGHING_NS = 10_000_000
 """Between two looks of a worker at its own memory."""
 WEIGHING_SHARE = 100
 """Between two close looks: so many times what one takes."""
+SOONEST_SHARE = 10
+"""The same, where enough pages were touched to have come over the limit."""
 BELL_NS = 500_000
 """Results wait at most about this long before the supervisor hears of them; it looks by itself as well."""
+MAP_BELL_NS = 8_000_000
+"""The same for those of a `map`, which come in order anyway. A turn of the supervisor costs as much as one task of 100 µs."""
 PART_NS = 1_000_000
 """Results of a chunk are published at least this often: what was finished before that never runs again."""
-IDLE_MS = 10
-"""After that, memory that nobody uses is worth more to others than warm pages are to us."""
+IDLE_MS = 100
+"""After that, memory that nobody uses is worth more to others than warm pages are to us. With 10, a loader's worker that had to
+wait for its neighbour now and then touched its 20 MB anew each time, which takes as long.
+"""
 MOST_FRAMES = 170
 """That a pipe takes in one piece: PIPE_BUF is 4096."""
 
@@ -85,14 +91,19 @@ class Settings:
         *,
         is_prompt: bool = False,
         weighs_above: int | None = None,
+        keeps_pages: bool = False,
     ) -> None:
-        """`weighs_above`: workers look at their own memory, and closely where it is more than so many bytes."""
+        """`weighs_above`: workers look at their own memory, and closely where it is more than so many bytes.
+
+        `keeps_pages`: of results; see `Blocks`.
+        """
         self.role = role
         self.directory = directory
         self.budget = budget
         self.parent = parent
         self.bell_ns = 0 if is_prompt else BELL_NS
         self.weighs_above = weighs_above
+        self.keeps_pages = keeps_pages
 
 
 def main(index: int, handover: Handover, settings: Settings, setup: Setup | None) -> None:
@@ -102,7 +113,7 @@ def main(index: int, handover: Handover, settings: Settings, setup: Setup | None
     if not recording.end_with_parent(settings.parent or os.getppid()):
         return
     threading.current_thread().name = "MainThread"  # forked from the supervisor's thread
-    recording.record_worker(settings.directory, settings.role, index)
+    recording.record_worker(settings.directory, settings.role, index, makes_processes_later=forked.is_here)
     current = Worker(index, handover, settings)
     current.hear_interrupts()
     os.close(handover.descriptor)
@@ -119,14 +130,17 @@ class Worker:
     def __init__(self, index: int, handover: Handover, settings: Settings) -> None:
         budget = settings.budget
         self.index = index
-        self._bell_ns = settings.bell_ns
+        self._bell_ns = self._patience_ns = settings.bell_ns
+        self._map_bell_ns = self._bell_ns and MAP_BELL_NS
         memory = handover.memory
         self._memory = memory
         self._words = memory.words
         self._frames = handover.frames
         self._bell = handover.bell
-        self._items = recording.ItemWords(handover.descriptor, channel.WORDS_AT, channel.ITEM, channel.BEGAN)
-        self._results = Blocks(memory.memory, memory.results_at, memory.span, budget)
+        self.items = memory.items
+        self._results = Blocks(
+            memory.memory, memory.results_at, memory.span, budget, keeps_pages=settings.keeps_pages
+        )
         self._lending = Lending(memory.memory, budget // 2)
         self._pack = pickling.Packer(self._place, self._forget)
         self._functions: dict[int, Any] = {}
@@ -134,11 +148,16 @@ class Worker:
         self._rung_ns = 0
         self._is_weighed = settings.weighs_above is not None
         self._weighs_above = settings.weighs_above or 0
-        self._next_weighing = self._next_close_look = self._shared = 0
+        self._next_weighing = self._next_close_look = self._next_look_anyway = 0
+        self._shared = self._private = self._faults = 0
         self._is_unheard = False
+        self._poll: Any = None
+        self._base: int | None = None
+        """Where the shared memory lies."""
         self._allocated: dict[int, int] = {}
         self._made: dict[int, weakref.ref[Any]] = {}
         self._let_go: deque[int] = deque()
+        self._stretches: Any = None
 
     def set_up(self, setup: Setup | None) -> bool:
         if setup is not None:
@@ -156,20 +175,19 @@ class Worker:
             finally:
                 recording.end_item()
             self.note_step(0)
-        if self._is_weighed:
-            self._weigh()
+        self._words[channel.BORN] = own_bytes("self")
         self._words[channel.READY] = channel.SERVING
         self._ring()
         return True
 
     def hear_interrupts(self) -> None:
         """Ctrl-C goes to the whole group. It is for the job, which tells us when to stop, and for code of the user's."""
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._interrupted)
+        if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+            _signal.signal(_signal.SIGINT, self._interrupted)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         if self._words[channel.STEP] in (CALLING, SETTING_UP):
-            signal.default_int_handler(number, frame)
+            _signal.default_int_handler(number, frame)
 
     def note_step(self, step: int) -> None:
         """Outside of any task. Its time-out counts from now."""
@@ -186,6 +204,8 @@ class Worker:
                 self._run_batch(at, length)
             elif kind == channel.RETURNED:
                 self._give_back(at)
+            elif kind == channel.FENCE:
+                self._results.fence(at)
 
     def _run_batch(self, at: int, length: int) -> None:
         data = self._memory.memory[at : at + length]
@@ -201,11 +221,7 @@ class Worker:
         self, number: int, label: int, function: int, payload: Any, blocks: list[tuple[int, int]]
     ) -> None:
         words = self._words
-        words[channel.STEP] = LOADING
-        words[channel.RUNNING] = number
-        began = time.monotonic_ns()
-        words[channel.BEGAN] = began
-        recording.begin(label, None, recording.LOAD)
+        began = self.items.begin_task(number, label)
         try:
             work, is_marked, args, kwargs = self._load(function, payload, blocks)
             if not is_marked:
@@ -221,9 +237,7 @@ class Worker:
         else:
             self._send(channel.VALUE, number, began, value)
             del value
-        words[channel.RUNNING] = 0
-        words[channel.STEP] = 0
-        recording.end_item()
+        self.items.end_task()
         if self._is_weighed:
             self._weigh()
         if self._lending.returned:
@@ -238,16 +252,28 @@ class Worker:
         own = own_bytes("self")
         self._words[channel.RESTING] = own
         if own > self._weighs_above and now >= self._next_close_look:
-            # Less what a fork shares with its parent. It takes the longer the more there is.
-            self._shared = own - private_bytes("self")
-            after = time.monotonic_ns()
-            self._next_close_look = after + WEIGHING_SHARE * (after - now)
+            self._look_closely(now, own)
         self._words[channel.RESTING_PRIVATE] = own - self._shared
+
+    def _look_closely(self, now: int, own: int) -> None:
+        """What it has less what a fork shares with its parent. That takes the longer the more there is, and is asked again
+        sooner where pages were touched since: one of the parent's that is written to becomes its own, and it has no more
+        pages than before.
+        """
+        faults = page_faults()
+        is_due = now >= self._next_look_anyway
+        if not is_due and self._private + (faults - self._faults) * PAGE <= self._weighs_above:
+            return
+        self._private, self._faults = private_bytes("self"), faults
+        self._shared = own - self._private
+        after = time.monotonic_ns()
+        self._next_close_look = after + SOONEST_SHARE * (after - now)
+        self._next_look_anyway = after + WEIGHING_SHARE * (after - now)
 
     def _load(self, function: int, payload: Any, blocks: list[tuple[int, int]]) -> tuple[Any, ...]:
         if isinstance(payload, tuple):
             payload = self._lending.take_copy(*payload)
-        buffers = [self._lending.borrow(*block) for block in blocks]
+        buffers = [self._lending.borrow(*block) for block in blocks] if blocks else ()
         if function == channel.NO_FUNCTION:
             work, args, kwargs = pickling.loads(payload, buffers=buffers)
             return work, bool(getattr(work, "marks_its_items", False)), args, kwargs
@@ -262,7 +288,6 @@ class Worker:
         return found
 
     def _send(self, kind: int, number: int, began: int, value: Any) -> None:
-        self._words[channel.STEP] = SENDING
         recording.phase(recording.SEND)
         try:
             if kind == channel.VALUE:
@@ -274,30 +299,93 @@ class Worker:
             payload = pickling.dump_exception(pickling.named("the result cannot be pickled", error))
         if blocks or pickling.is_large(payload):
             kind |= channel.LARGE
-            payload = pickle.dumps((*self._place_always(payload), blocks), 5)
+            payload = self._with_blocks(payload, blocks)
         now = time.monotonic_ns()
         self._publish(kind, number, payload, now - began)
         if self._allocated:
             self._forget_unsent(blocks)
-        if now - self._rung_ns > self._bell_ns:
+        if now - self._rung_ns > self._patience_ns:
             self._ring()
+        self._patience_ns = self._bell_ns
 
-    def run_items(self, work: Callable[..., Any], items: list[Any], label: int, *, rows: bool) -> list[Any]:
+    def run_items(
+        self, work: Callable[..., Any], items: Sequence[Any], label: int, *, rows: bool
+    ) -> list[Any]:
         """Publishes the results on the way, and has none left at the end.
 
         Black box and supervisor are told of every item, and since when it runs: each has the time-out of a task.
         """
+        self._patience_ns = self._map_bell_ns
         found: list[Any] = []
+        items = list(items)  # a range, perhaps
         at = 0
         try:
             while at < len(items):
-                named = self._items.each(items, at, label, PART_NS)
+                named = self.items.each(items, at, label, PART_NS)
                 found.extend(starmap(work, named) if rows else map(work, named))
                 at = named.position
                 self._publish_part(found)
         finally:
             self._publish_part(found)
         return found
+
+    def run_stretch(self, work: Callable[..., Any], items: Sequence[Any], label: int, *, rows: bool) -> None:
+        """Each item is a task: its result is published before the next begins, and what it raises is its own."""
+        self._patience_ns = self._map_bell_ns
+        try:
+            place = self._words[channel.RUNNING], label, self._rung_ns
+            stretches = self._stretches = self._stretches or self._new_stretches()
+            stretches.run(work, list(items), rows, place)
+        except BaseException as error:  # noqa: BLE001  # memory, or an interrupt, on the way to the supervisor
+            self._publish_raised(error, 0)  # of the first whose result is not there; those behind it go on
+
+    def _new_stretches(self) -> Any:
+        return recording.Stretches(
+            self.items,
+            self._memory.records,
+            self._publish_one,
+            self._publish_raised,
+            self._ring_between_items,
+            self._map_bell_ns,
+        )
+
+    def _ring_between_items(self) -> None:
+        self._words[channel.STEP] = SENDING  # interrupts are for the items
+        self._ring()
+        self._words[channel.STEP] = CALLING
+
+    def _publish_one(self, value: Any, nanoseconds: int) -> None:
+        self._words[channel.STEP] = SENDING
+        recording.phase(recording.SEND)
+        try:
+            payload, blocks = self._pack([value])
+        except BaseException as error:  # noqa: BLE001  # __reduce__ may raise anything
+            self._publish_failed(pickling.named("the result cannot be pickled", error), nanoseconds)
+            return
+        kind = channel.PART
+        if blocks or pickling.is_large(payload):
+            kind |= channel.LARGE
+            payload = self._with_blocks(payload, blocks)
+        self._publish(kind, self._words[channel.RUNNING], payload, nanoseconds)
+        if self._allocated:
+            self._forget_unsent(blocks)
+        self._words[channel.STEP] = CALLING
+
+    def _publish_raised(self, error: BaseException, nanoseconds: int) -> None:
+        self._words[channel.STEP] = SENDING
+        recording.record_exception(error)
+        self._publish_failed(error, nanoseconds)
+
+    def _publish_failed(self, error: BaseException, nanoseconds: int) -> None:
+        payload = pickle.dumps(pickling.Failed(pickling.dump_exception(error)), 5)
+        kind = channel.PART
+        if pickling.is_large(payload):
+            kind |= channel.LARGE
+            payload = self._with_blocks(payload, pickling.NO_BLOCKS)
+        self._publish(kind, self._words[channel.RUNNING], payload, nanoseconds)
+        if self._allocated:
+            self._forget_unsent(pickling.NO_BLOCKS)
+        self._words[channel.STEP] = CALLING
 
     def _publish_part(self, values: list[Any]) -> None:
         """What is published survives us. `values` is empty then."""
@@ -317,10 +405,15 @@ class Worker:
         kind = channel.PART
         if blocks or pickling.is_large(payload):
             kind |= channel.LARGE
-            payload = pickle.dumps((*self._place_always(payload), blocks), 5)
+            payload = self._with_blocks(payload, blocks)
         self._publish(kind, self._words[channel.RUNNING], payload)
         values.clear()
         self._words[channel.STEP] = CALLING
+
+    def _with_blocks(self, payload: bytes, blocks: list[tuple[int, int]]) -> bytes:
+        """The payload, or where it lies, and where the rest does."""
+        where = self._place_always(payload) if pickling.is_large(payload) else payload
+        return pickle.dumps((where, blocks), 5)
 
     def _forget_unsent(self, sent: list[tuple[int, int]]) -> None:
         """Allocated by the task, and not part of its result."""
@@ -328,14 +421,17 @@ class Worker:
             self._give_back(at)
         self._allocated.clear()
 
+    def close(self) -> None:
+        """For one that is not the whole of its process: see rehearsal.py."""
+        self._results.close()
+        del self._pack  # which knows us: nothing is left for the garbage collector
+
     # What a task may use
 
     def allocate(self, length: int) -> object:
         """A buffer in shared memory: a result built in it is handed over without a copy."""
-        from ctypes import c_char
-
         at, _ = self._place_room(length)
-        buffer = (c_char * length).from_buffer(self._memory.memory, at)
+        buffer = window(self._memory.memory, at, length)
         self._allocated[at] = length
         self._made[at] = weakref.ref(buffer)
         return buffer
@@ -348,15 +444,6 @@ class Worker:
         self._words[channel.ITEM] = position
         if since:
             self._words[channel.BEGAN] = since
-
-    def item_words(self) -> tuple[int, int]:
-        """Where the two words lie that `at_item` writes: for a native loop. They stay mapped while this process lives."""
-        from ctypes import addressof, c_char
-
-        first = addressof(c_char.from_buffer(self._memory.memory, channel.WORDS_AT))
-        return first + 8 * channel.ITEM, first + 8 * channel.BEGAN
-
-    # Room
 
     def _give_back(self, at: int) -> None:
         """Whoever built something there may have kept it, in a cache of the dataset's say: then it stays theirs."""
@@ -384,7 +471,9 @@ class Worker:
             return -1
         from ctypes import addressof, c_char
 
-        return addressof(c_char.from_buffer(raw)) - addressof(c_char.from_buffer(self._memory.memory))
+        if self._base is None:
+            self._base = addressof(c_char.from_buffer(self._memory.memory))
+        return addressof(c_char.from_buffer(raw)) - self._base
 
     def _place_always(self, data: bytes | memoryview) -> tuple[int, int]:
         at, length = self._place_room(len(data))
@@ -436,7 +525,7 @@ class Worker:
     # Pipes
 
     def _publish(self, kind: int, number: int, payload: bytes, nanoseconds: int = 0) -> None:
-        while not channel.write_record(self._memory, number << 3 | kind, nanoseconds, payload):
+        while not self._memory.records.write(number << 3 | kind, nanoseconds, payload):
             self._wait_for_room()
         self._is_unheard = True
 
@@ -468,11 +557,12 @@ class Worker:
             return False
 
     def _has_frames(self, milliseconds: int) -> bool:
-        from select import POLLIN, poll
+        if self._poll is None:
+            from select import POLLIN, poll
 
-        pipe = poll()
-        pipe.register(self._frames, POLLIN)
-        return bool(pipe.poll(milliseconds))
+            self._poll = poll()
+            self._poll.register(self._frames, POLLIN)
+        return bool(self._poll.poll(milliseconds))
 
     def _read_frames(self) -> list[tuple[int, int, int]]:
         while True:

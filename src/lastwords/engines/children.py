@@ -10,9 +10,9 @@ import os
 import select
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lastwords import postmortem
 
@@ -74,7 +74,7 @@ _EXAMINING = threading.Lock()
 
 def examine(
     pid: int,
-    wait_status: int,
+    wait_status: int | None,
     begun: postmortem.Begun | None,
     *,
     keep: bool = True,
@@ -84,11 +84,22 @@ def examine(
     two workers of a LocalCluster that died together, whose nannies live in the client)
     """
     with _EXAMINING:
+        return postmortem.examine(pid, wait_status, begun=begun, keep=keep, died=died)
+
+
+def hanging(pid: int, after: float) -> postmortem.Hanging | None:
+    """None: it has got on meanwhile, or is dead."""
+    with _EXAMINING:
         try:
-            return postmortem.examine(pid, wait_status, begun=begun, keep=keep, died=died)
+            return postmortem.hanging(pid, after)
         except (OSError, ValueError):
-            # `lastwords run` put the box away while it was read: now it is found by its second name.
-            return postmortem.examine(pid, wait_status, begun=begun, keep=keep, died=died)
+            return None
+
+
+def recall_hang(is_about: Callable[[Any], bool]) -> Diagnosis | None:
+    """What `lastwords run` knows of a process whose evidence is about that."""
+    with _EXAMINING:
+        return postmortem.recall_hang(is_about)
 
 
 def died_on_an_item(pid: int) -> bool:
@@ -103,6 +114,23 @@ def is_alive(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
     except (OSError, IndexError):
         return False
+
+
+def wait_for_any_end(pids: Iterable[int], seconds: float) -> None:
+    """Until one of them can be waited for. A sentinel of multiprocessing is ready a moment before: its files have been
+    closed, and it is not dead yet.
+    """
+    poll, pidfds = select.poll(), []
+    try:
+        for pid in pids:
+            pidfds.append(os.pidfd_open(pid))
+            poll.register(pidfds[-1], select.POLLIN)
+        poll.poll(seconds * 1000)
+    except OSError:
+        pass  # no such process: one has been waited for already
+    finally:
+        for pidfd in pidfds:
+            os.close(pidfd)
 
 
 def wait_status(returncode: int) -> int:

@@ -14,6 +14,7 @@ docs/engines/README.md says the same to users; tests/engines/test_contract.py ho
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -60,6 +61,14 @@ class Engine:
                 return None
 
         return call
+
+
+def seconds(variable: str) -> float:
+    """From the environment; 0: it is not set, or no number."""
+    try:
+        return max(0.0, float(os.environ.get(variable) or 0))
+    except ValueError:
+        return 0.0
 
 
 def log(line: str) -> None:

@@ -8,7 +8,8 @@
 
 The scheduler gives up on a task when its worker's connection breaks, often before the nanny has looked at the body.
 So the client, told of a `KilledWorker`, first asks the scheduler for the nanny's account (topic `lastwords`), joined by
-the worker's pid and the task's key: a worker's address is used again by its successor.
+the worker's pid and the task's key: a worker's address is used again by its successor. A `TimeoutError` of
+`future.result(timeout=...)` gets a note if it is known by then that the task hangs.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from types import ModuleType
 from typing import Any
 
 from lastwords import recording
-from lastwords.engines import notes
-from lastwords.engines.contract import Engine
+from lastwords.engines import hangs, notes
+from lastwords.engines.contract import Engine, seconds
 
 ENGINE = Engine("Dask", tested=("2026.8",))
 TOPIC = "lastwords"
 PATIENCE = 10.0
 """Seconds that a client waits for the nanny's account. Explaining takes 10 to 300 ms, and more on a busy machine."""
 GLANCE = 0.05
+HANG_AFTER = "LASTWORDS_DASK_HANG_AFTER"
 RECORD_IT = (
     "lastwords: nobody recorded this worker. For signal, cause and stack: pip install lastwords, where it runs, and\n"
     "  lastwords run -- python JOB.py                              with a LocalCluster\n"
@@ -239,6 +241,29 @@ def _begin(process: Any) -> None:
     nanny, pid = process.on_exit.__self__, process.process.pid
     process._lastwords = (nanny, postmortem.begin(pid))
     nanny.log_event(TOPIC, {"kind": "recorded", "pid": pid})
+    after = seconds(HANG_AFTER)
+    # `lastwords run` asks those that hang itself, and two that ask are one too many.
+    if after and not postmortem.is_watched():
+        watch, arguments = ENGINE.guarded(_watch_for_hangs), (process, nanny, pid, after)
+        threading.Thread(target=watch, args=arguments, name="lastwords", daemon=True).start()
+
+
+def _watch_for_hangs(process: Any, nanny: Any, pid: int, after: float) -> None:
+    """In a thread of the nanny, as long as its worker lives."""
+    from lastwords import postmortem
+    from lastwords.engines.children import hanging, is_alive
+
+    seen = 0
+    while is_alive(pid):
+        time.sleep(after / 4)
+        age = postmortem.item_age(pid)
+        if age is None or age[0] < after or age[1] == seen:
+            continue
+        found = hanging(pid, after)
+        if found is not None:
+            seen = found.started_ns
+            event = _event("hang", nanny, pid, found.diagnosis, process.worker_address)
+            nanny.loop.add_callback(ENGINE.guarded(nanny.log_event), TOPIC, event)
 
 
 def _end(process: Any) -> None:
@@ -254,38 +279,38 @@ def _end(process: Any) -> None:
 
 def _tell(nanny: Any, begun: Any, pid: int, code: int, address: str | None) -> None:
     from lastwords import postmortem
-    from lastwords.engines.children import died_on_an_item, ending, examine, wait_status
+    from lastwords.engines.children import died_on_an_item, examine, wait_status
 
     if code == 0 and not died_on_an_item(pid):
         postmortem.forget(pid)
         return
-    diagnosis = examine(pid, wait_status(code), begun)
-    item, death = diagnosis.evidence.item, diagnosis.evidence.id
-    host = os.uname().nodename
-    context = [f"worker {address or 'that never came up'} · host {host}", *_memory_limit(nanny, pid)]
-    text = postmortem.text(
-        diagnosis,
-        subject="Dask worker",
-        item=item.key if item is not None else None,
-        context=(*context, *((f"on that host: lastwords show {death}",) if death else ())),
-    )
-    best = diagnosis.best
-    event = {
-        "kind": "death",
-        "pid": pid,
-        "worker": address,
-        "host": host,
-        "item": item.key if item is not None else None,
-        "ending": ending(diagnosis),
-        "cause": best.id if best is not None else None,
-        "death": death,
-        "text": text,
-    }
+    event = _event("death", nanny, pid, examine(pid, wait_status(code), begun), address)
     if not postmortem.is_watched():  # else `lastwords run` shows it
-        sys.stderr.write(text)
+        sys.stderr.write(event["text"])
         sys.stderr.flush()
     postmortem.forget(pid)
     nanny.loop.add_callback(ENGINE.guarded(nanny.log_event), TOPIC, event)
+
+
+def _event(kind: str, nanny: Any, pid: int, diagnosis: Any, address: str | None) -> dict[str, Any]:
+    from lastwords import postmortem
+    from lastwords.engines.children import ending
+
+    death, best = diagnosis.evidence.id, diagnosis.best
+    host, key = os.uname().nodename, _item_key(diagnosis.evidence)
+    context = [f"worker {address or 'that never came up'} · host {host}", *_memory_limit(nanny, pid)]
+    context += [f"on that host: lastwords show {death}"] if death else []
+    return {
+        "kind": kind,
+        "pid": pid,
+        "worker": address,
+        "host": host,
+        "item": key,
+        "ending": ending(diagnosis),
+        "cause": best.id if best is not None else None,
+        "death": death,
+        "text": postmortem.text(diagnosis, subject="Dask worker", item=key, context=context),
+    }
 
 
 def _memory_limit(nanny: Any, pid: int) -> Iterable[str]:
@@ -321,6 +346,7 @@ def _adapt_client(module: Any) -> None:
         self._lastwords = asyncio.ensure_future(explained())
 
     module.Client._handle_task_erred = _handle_task_erred
+    _note_timeouts(module.Future)
 
 
 def _is_killed_worker(clean: Callable[..., Any], exception: Any, traceback: Any) -> Any:
@@ -344,6 +370,47 @@ async def _add_account(client: Any, key: Any, error: Any) -> None:
 
 def _concerns(event: dict[str, Any], key: Any) -> bool:
     return event["kind"] == "death" and str(key) in (event["item"] or "")
+
+
+# A client that has waited long enough.
+
+
+def _note_timeouts(kind: Any) -> None:
+    result, explain = kind.result, ENGINE.guarded(_explain_timeout)
+
+    @functools.wraps(result)
+    def _result(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return result(self, *args, **kwargs)
+        except asyncio.TimeoutError as error:
+            if self.status == "pending":  # else it is the task's own
+                explain(error, self)
+            raise
+
+    kind.result = _result
+
+
+def _explain_timeout(error: BaseException, future: Any) -> None:
+    if not hangs.may_look():
+        return
+    text = hangs.seen_by_lastwords_run([str(future.key)], _item_key, "Dask worker")
+    text = text or _seen_by_nanny(future.client, future.key)
+    if text:
+        notes.add(error, text.rstrip("\n"))
+
+
+def _item_key(evidence: Any) -> str | None:
+    return evidence.item.key if evidence.item is not None else None
+
+
+def _seen_by_nanny(client: Any, key: Any) -> str | None:
+    try:
+        events = client.sync(client.scheduler.events, topic=TOPIC, callback_timeout=hangs.GLANCE) or ()
+    except asyncio.TimeoutError:
+        return None
+    about = [event for _, event in events if str(key) in (event.get("item") or "")]
+    last = about[-1] if about else None
+    return str(last["text"]) if last is not None and last["kind"] == "hang" else None
 
 
 def _account(deaths: list[dict[str, Any]], of_task: list[dict[str, Any]]) -> str | None:

@@ -30,12 +30,20 @@ def adapt(module: ModuleType) -> None:
     kind: Any = module.Pool
     join = kind._join_exited_workers
 
+    # The pool is woken when a worker's files close, and that is a moment before it can be waited for. One that is
+    # still alive when it is looked at here, and dead when the pool looks, would go untold: the pool is shown only
+    # those that were. It looks again at once, for the others. (Seen as a RuntimeError of datasets without its note)
     @functools.wraps(join)
     def _join_exited_workers(pool: Any) -> Any:
-        for worker in list(pool):
-            if worker.exitcode is not None:
-                _engine().guarded(_tell)(worker)
-        return join(pool)
+        ended = [worker for worker in pool if worker.exitcode is not None]
+        if not ended:
+            return False  # a pool looks whenever a result has come
+        for worker in ended:
+            _engine().guarded(_tell)(worker)
+        cleaned = join(list(ended))
+        for worker in ended:
+            pool.remove(worker)
+        return cleaned
 
     kind._join_exited_workers = staticmethod(_join_exited_workers)
 

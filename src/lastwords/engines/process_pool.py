@@ -48,11 +48,9 @@ def _engine() -> Engine:
 
 
 def _accounts(processes: Any) -> str:
-    from multiprocessing import connection
-
-    from lastwords.engines.children import account
+    from lastwords.engines.children import account, wait_for_any_end
 
     workers = [one for one in list((processes or {}).values()) if one is not None]
-    connection.wait([one.sentinel for one in workers], PATIENCE)
+    wait_for_any_end([one.pid for one in workers], PATIENCE)
     dead = [one for one in workers if one.exitcode is not None]
     return "\n".join(filter(None, (account(one.pid, one.exitcode, one.name) for one in dead[:MOST])))

@@ -6,8 +6,9 @@
 
 Raylets wait for the workers and tell nobody how one ended. So the first worker of a node starts a watcher there
 (ray_node.py), to which each worker says who it is. The watcher leaves an account of each death in the run's directory
-and, for drivers on other hosts, in the cluster's own key-value store. The driver, handed a `WorkerCrashedError` or an
-`ActorDiedError`, looks for the account of that task and adds it as a note.
+and, for drivers on other hosts, in the cluster's own key-value store. The driver, handed a `WorkerCrashedError`, an
+`ActorDiedError` or a `NodeDiedError`, looks for the account of that task and adds it as a note. A `GetTimeoutError` gets
+one if it is known by then that the task hangs.
 """
 
 from __future__ import annotations
@@ -25,17 +26,22 @@ from typing import Any
 
 import lastwords
 from lastwords import recording
-from lastwords.engines import notes
-from lastwords.engines.contract import Engine
+from lastwords.engines import hangs, notes
+from lastwords.engines.batches import each_batch
+from lastwords.engines.contract import Engine, seconds
 
 ENGINE = Engine("Ray", tested=("2.60",))
 PATIENCE = 30.0
 """Seconds that a driver waits for the account of a death, where one is to be had. It takes one or two; but the watcher of
 a busy node has to load Ray first. Once it has not come, the node may be gone, and the next error hardly waits.
 """
+NODE_PATIENCE = 5.0
+"""The same where Ray says that the node itself is dead: it took its time for that, and its watcher may be dead, too."""
 GLANCE = 0.05
 LAST_ATTEMPT = 0.5
-DEATHS, RECORDED, SPACE = b"lastwords:death:", b"lastwords:node:", b"lastwords"
+HANG_AFTER = "LASTWORDS_RAY_HANG_AFTER"
+DEATHS, HANGS, RECORDED = b"lastwords:death:", b"lastwords:hang:", b"lastwords:node:"
+SPACE = b"lastwords"
 LONGEST = 1 << 16
 OWN_DIGITS, NO_ACTOR = 16, "f" * 24
 """Of a task's id, in hexadecimal. To ask Ray for the actor takes half a microsecond in every task."""
@@ -48,6 +54,10 @@ NOT_TOLD = (
     "lastwords: workers of this job are recorded, and no account of this one's death has come. On its node, if that is still\n"
     "  there:  lastwords list"
 )
+NODE_GONE = (
+    "lastwords: not this worker died, but its node, with all workers that it had, and nobody there could tell why{nodes}.\n"
+    "  On that host, if it is still there:  dmesg -T | grep -iE 'out of memory|killed process'; ls -t /tmp/ray/*/logs/raylet.*"
+)
 
 
 def adapt(module: ModuleType) -> None:
@@ -58,14 +68,17 @@ def adapt(module: ModuleType) -> None:
     }[module.__name__](module)
 
 
-def runtime_env(**more: Any) -> dict[str, Any]:
+def runtime_env(*, hang_after: float | None = None, **more: Any) -> dict[str, Any]:
     """For `ray.init`: has each worker of the job recorded, on every node that has lastwords.
 
-    LASTWORDS_COLLECT goes along: their deaths are collected where the driver's are.
+    With `hang_after`, a task or row that takes longer than so many seconds is explained: in the GetTimeoutError of
+    whoever waits for it with a timeout. LASTWORDS_COLLECT goes along: deaths are collected where the driver's are.
     """
-    place = os.environ.get("LASTWORDS_COLLECT")
-    if place:
-        more["env_vars"] = {"LASTWORDS_COLLECT": place, **more.get("env_vars", {})}
+    variables = {"LASTWORDS_COLLECT": os.environ.get("LASTWORDS_COLLECT")}
+    variables[HANG_AFTER] = str(hang_after) if hang_after is not None else None
+    ours = {name: value for name, value in variables.items() if value}
+    if ours:
+        more["env_vars"] = {**ours, **more.get("env_vars", {})}
     return {"worker_process_setup_hook": "lastwords.engines.ray.setup", **more}
 
 
@@ -78,12 +91,13 @@ def setup() -> None:
 
 
 def _directory_of_node() -> str:
-    """One for all workers of a session on this node: their watcher looks there, and only there."""
+    """One for all workers of a session on this node: their watcher looks there, and only there. Nodes may share a home."""
     home = os.environ.get("LASTWORDS_HOME") or os.path.join(
         os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "lastwords"
     )
-    session = sys.modules["ray._private.worker"].global_worker.node.session_name
-    directory = os.path.join(os.path.abspath(home), "runs", f"ray-{session}")
+    worker = sys.modules["ray._private.worker"].global_worker
+    name = f"ray-{worker.node.session_name}-{worker.current_node_id.hex()[:12]}"
+    directory = os.path.join(os.path.abspath(home), "runs", name)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     return directory
 
@@ -96,6 +110,7 @@ def _adapt_worker(module: Any) -> None:
     _before(worker, "main_loop", _introduce)
     _before(worker, "record_task_log_start", _begin)
     _before(worker, "record_task_log_end", _end)
+    _note_timeouts(worker)
     _before(sys.modules["ray.exceptions"].RayTaskError, "__init__", _note_error)
 
 
@@ -117,8 +132,9 @@ def _where() -> str:
     current = recording.current_item() if _rows else None
     if current is None or current[1] is None:
         return _task
+    key, number = current
     word, _, block = _rows.partition(" ")
-    return f"{word} {current[1]} {block}, {_task}"
+    return f"{key if key not in (None, str(number)) else f'{word} {number}'} {block}, {_task}"
 
 
 def _before(kind: Any, name: str, call: Any) -> None:
@@ -151,6 +167,8 @@ def _introduce(worker: Any) -> None:
         "node": worker.current_node_id.hex(),
         "ip": worker.node_ip_address,
         "gcs": gcs,
+        "raylet": os.getppid(),
+        "hang_after": seconds(HANG_AFTER),
     }
     os.write(_introduced, f"{json.dumps(who)}\n".encode())
     _start_watcher(_introduced, os.environ["LASTWORDS"])
@@ -242,7 +260,15 @@ def _marked(items: Any, word: str) -> Any:
     # The task's id before its name: a role has room for some 60 letters.
     name, identity = _task.removeprefix("task ").split(" ", 1)
     recording.describe(f"Ray worker, {word} of block {context.task_idx}, task {identity} {name}")
-    return lastwords.each(items)
+    return lastwords.each(items) if word == "row" else each_batch(items, _length)
+
+
+def _length(batch: Any) -> int | None:
+    """Of a dictionary of columns, a data frame or a table; None: it is something else."""
+    try:
+        return len(next(iter(batch.values()))) if isinstance(batch, dict) else len(batch)
+    except (StopIteration, TypeError):
+        return None
 
 
 # In a driver, or whoever asks for a result.
@@ -252,7 +278,7 @@ def _adapt_reader(module: Any) -> None:
     kind, explain = module.SerializationContext, ENGINE.guarded(_explain)
     read = kind.deserialize_objects
     errors = sys.modules["ray.exceptions"]
-    lost = (errors.WorkerCrashedError, errors.RayActorError, errors.OutOfMemoryError)
+    lost = (errors.WorkerCrashedError, errors.RayActorError, errors.OutOfMemoryError, errors.NodeDiedError)
 
     @functools.wraps(read)
     def deserialize_objects(self: Any, serialized: Any, refs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -268,30 +294,36 @@ def _adapt_reader(module: Any) -> None:
 def _explain(error: Any, ref: Any) -> None:
     task = _short(ref.task_id().hex()) if ref is not None else None
     names = [name for name in (task, getattr(error, "actor_id", None)) if name]
-    is_recorded = _is_recorded()
-    accounts = _awaited(names) if is_recorded else []
+    is_recorded, is_of_node = _is_recorded(), _is_of_node(error)
+    accounts = _awaited(names, is_of_node=is_of_node) if is_recorded else []
     if accounts:
         # The last attempt is the one that this error is about; it has died just now.
         time.sleep(LAST_ATTEMPT)
         accounts = _about(names)
-    untold = NOT_TOLD if is_recorded else RECORD_IT
+    untold = _node_gone() if is_of_node else NOT_TOLD if is_recorded else RECORD_IT
     notes.add(error, _account(sorted(accounts, key=lambda one: one["time"])) or untold)
+
+
+def _is_of_node(error: Any) -> bool:
+    """Ray says of a task and of an actor, each in its own words, that not the worker has died, but its node."""
+    return type(error).__name__ == "NodeDiedError" or "its node has died" in str(error)
 
 
 _patience = PATIENCE
 
 
-def _awaited(names: list[str]) -> list[dict[str, Any]]:
+def _awaited(names: list[str], *, is_of_node: bool) -> list[dict[str, Any]]:
     global _patience
-    until = time.monotonic() + _patience
+    until = time.monotonic() + (NODE_PATIENCE if is_of_node else _patience)
     while not (accounts := _about(names)) and time.monotonic() < until:
         time.sleep(GLANCE)
-    _patience = PATIENCE if accounts else LAST_ATTEMPT
+    if not is_of_node:
+        _patience = PATIENCE if accounts else LAST_ATTEMPT
     return accounts
 
 
-def _about(names: list[str]) -> list[dict[str, Any]]:
-    found = {one["pid"]: one for one in _accounts() if any(name in one["item"] for name in names)}
+def _about(names: list[str], kind: bytes = DEATHS) -> list[dict[str, Any]]:
+    found = {one["worker"]: one for one in _accounts(kind) if any(name in one["item"] for name in names)}
     return list(found.values())
 
 
@@ -305,31 +337,76 @@ def _account(accounts: list[dict[str, Any]]) -> str | None:
     return f"{last['text']}  before that, of the same task: {others}"
 
 
+def _node_gone() -> str:
+    dead = [one for one in sys.modules["ray"].nodes() if not one["Alive"]]
+    places = [f"{one['NodeID'][:12]} at {one['NodeManagerAddress']}" for one in dead]
+    return NODE_GONE.format(nodes=f" (dead by now: node {', node '.join(places)})" if places else "")
+
+
+# A driver that has waited long enough.
+
+
+def _note_timeouts(kind: Any) -> None:
+    get, explain = kind.get_objects, ENGINE.guarded(_explain_timeout)
+    timed_out = sys.modules["ray.exceptions"].GetTimeoutError
+
+    @functools.wraps(get)
+    def get_objects(self: Any, refs: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return get(self, refs, *args, **kwargs)
+        except timed_out as error:
+            explain(error, refs)
+            raise
+
+    kind.get_objects = get_objects
+
+
+def _explain_timeout(error: Any, refs: Any) -> None:
+    if not hangs.may_look():
+        return
+    from lastwords.engines.ray_node import item_words
+
+    names = {_short(ref.task_id().hex()) for ref in refs}
+    accounts = _about(list(names), HANGS)
+    text = str(accounts[-1]["text"]) if accounts else None
+    text = text or hangs.seen_by_lastwords_run(names, item_words, "Ray worker")
+    if text:
+        notes.add(error, text.rstrip("\n"))
+
+
+# What watchers have left.
+
+
 def _is_recorded() -> bool:
     directory = os.environ.get("LASTWORDS")
     if directory is not None and os.path.exists(os.path.join(directory, "ray")):
         return True
-    return bool(_store().internal_kv_keys(RECORDED, SPACE))
+    return bool(_asked("internal_kv_keys", RECORDED, SPACE))
 
 
-def _accounts() -> Iterator[dict[str, Any]]:
+def _accounts(kind: bytes) -> Iterator[dict[str, Any]]:
     """From the run's own directory, on this host, and from the cluster's store."""
-    for path in _local():
+    for path in _local(".account" if kind == DEATHS else ".hang"):
         with open(path, "rb") as file:
             yield json.loads(file.read(LONGEST))
-    client = _store()
-    for key in client.internal_kv_keys(DEATHS, SPACE):
-        content = client.internal_kv_get(key, SPACE)
+    for key in _asked("internal_kv_keys", kind, SPACE) or ():
+        content = _asked("internal_kv_get", key, SPACE)
         if content is not None:
             yield json.loads(content[:LONGEST])
 
 
-def _local() -> list[str]:
+def _local(suffix: str) -> list[str]:
     directory = os.environ.get("LASTWORDS")
     if directory is None:
         return []
-    return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".account")]
+    return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(suffix)]
 
 
-def _store() -> Any:
-    return sys.modules["ray._private.worker"].global_worker.gcs_client
+def _asked(question: str, *words: Any) -> Any:
+    """The cluster's store. One that does not answer now, as on a busy machine, is no reason to say nothing at all."""
+    client = sys.modules["ray._private.worker"].global_worker.gcs_client
+    try:
+        return getattr(client, question)(*words)
+    except Exception as error:  # of Ray's making, and of many kinds
+        recording.note(f"Ray's store, {question}: {type(error).__name__}: {error}")
+        return None

@@ -36,10 +36,10 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def run(home: Path, *words: str, before: list[str] | None = None):
+def run(home: Path, *words: str, before: list[str] | None = None, **variables: str):
     done = subprocess.run(
         [*(RUN if before is None else before), sys.executable, str(HERE / "job.py"), *words],
-        env=environment(home),
+        env={**environment(home), **variables},
         capture_output=True,
         text=True,
         timeout=600,
@@ -91,6 +91,21 @@ def test_a_hang_is_explained_on_the_terminal(job):
     assert job[0]["hang"]["type"] == "TimeoutError"
     assert "hangs on item task work-hang" in job[1]
     assert "in <lambda>  (another thread)" in job[1]  # the main thread only polls
+
+
+def test_a_timeout_says_where_the_task_hangs(job):
+    (note,) = job[0]["hang"]["notes"]
+    assert note.startswith("✗ Dask worker (pid ") and "hangs on task work-hang" in note
+    assert "in <lambda>  (another thread)" in note  # the main thread only polls
+
+
+def test_without_lastwords_run_a_nanny_sees_the_hang(tmp_path):
+    """And logs it, beside the deaths; the timeout says it, too."""
+    said, _ = run(tmp_path, "--enable", "hang", before=[], LASTWORDS_DASK_HANG_AFTER="2")
+    (note,) = said["hang"]["notes"]
+    assert "hangs on task work-hang" in note and "in <lambda>  (another thread)" in note
+    assert "worker tcp://" in note and f"host {HOST}" in note
+    assert said["events"]["hangs"] == ["task work-hang"]
 
 
 def test_enable_alone_and_every_worker_that_the_task_killed(tmp_path):

@@ -8,10 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.pool import Pool
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from lastwords.engines import multiprocessing_pool
 from tests.engines.victims import deaths
 
 pytestmark = [pytest.mark.heavy, pytest.mark.slow, pytest.mark.timeout(700)]
@@ -50,6 +54,12 @@ def test_concurrent_futures(tmp_path):
     assert said["type"] == "concurrent.futures.process.BrokenProcessPool"
     assert said["message"].startswith("A process in the process pool was terminated abruptly")
     assert "died of SIGSEGV on work(5)" in said["cause"] and "null-pointer" in said["cause"]
+
+
+def test_a_worker_that_takes_its_time_to_die_is_waited_for(tmp_path):
+    """The pool is woken by the end of its files. (Seen as an error without its cause on a busy machine)"""
+    said, _ = run(tmp_path, "futures", "files first")
+    assert "died of SIGABRT on work(5)" in said["cause"]
 
 
 def test_beside_lastwords_run_the_error_is_brief_and_alone_it_is_whole(tmp_path):
@@ -104,6 +114,34 @@ def test_multiprocessing_pool_says_what_it_waits_for(tmp_path):
     assert said["type"] == "multiprocessing.context.TimeoutError"
     assert "ended with exit code 3 on work(5)" in stderr and "worker-exit" in stderr
     assert "whoever waits for the result waits for ever" in stderr
+
+
+def test_a_worker_that_dies_while_the_pool_looks_is_told_all_the_same(monkeypatch):
+    """It lives when its adapter looks and is dead a moment later: the pool must not bury it before it is told."""
+    told: list[Any] = []
+    monkeypatch.setattr(multiprocessing_pool, "_tell", told.append)
+    real: Any = Pool
+    module: Any = SimpleNamespace(Pool=type("Pool", (), {"_join_exited_workers": real._join_exited_workers}))
+    multiprocessing_pool.adapt(module)
+    well, dying = Dying(None, None), Dying(None, -11)
+    workers = [well, dying]
+    assert not module.Pool._join_exited_workers(workers)
+    assert workers == [well, dying] and told == []
+    assert module.Pool._join_exited_workers(workers)
+    assert workers == [well] and told == [dying]
+
+
+class Dying:
+    def __init__(self, *codes: int | None) -> None:
+        self._codes = list(codes)
+
+    @property
+    def exitcode(self) -> int | None:
+        """What it is from one look to the next; the last one stays."""
+        return self._codes.pop(0) if len(self._codes) > 1 else self._codes[0]
+
+    def join(self) -> None:
+        assert self.exitcode is not None
 
 
 def test_hugging_face_datasets(tmp_path):

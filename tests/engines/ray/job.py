@@ -5,9 +5,14 @@ import sys
 from typing import Any
 
 import ray
-from deaths import die, is_hang_explained
+from deaths import die
 
-OPTIONS: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 << 20, "include_dashboard": False}
+OPTIONS: dict[str, Any] = {
+    "address": "local",  # else Ray joins whatever other Ray happens to run on this machine, or refuses to
+    "num_cpus": 2,
+    "object_store_memory": 80 << 20,
+    "include_dashboard": False,
+}
 
 
 @ray.remote(max_retries=0)
@@ -29,9 +34,9 @@ class Actor:
         die(how)
 
 
-def caught(name: str, ref: ray.ObjectRef, timeout: float | None = None) -> None:
+def caught(name: str, ref: ray.ObjectRef) -> None:
     try:
-        ray.get(ref, timeout=timeout)
+        waited(ref, is_hanging=name == "hang")
     except Exception as error:  # noqa: BLE001  # whatever it is, it is printed
         notes = getattr(error, "__notes__", [])
         kinds = [one.__name__ for one in type(error).__mro__]
@@ -51,15 +56,26 @@ def main(hows: list[str]) -> None:
             caught("called when dead", actor.fine.remote())
         elif how in ("rows", "bad row"):
             rows(how, "SIGSEGV" if how == "rows" else "exception")
+        elif how == "batches":
+            batches()
         else:
             caught(how, work.remote(how))
 
 
+def waited(ref: ray.ObjectRef, *, is_hanging: bool) -> None:
+    """For one that hangs: until somebody knows of it. A timeout that comes before is as it always was."""
+    while True:
+        try:
+            ray.get(ref, timeout=1.1 if is_hanging else None)
+            return
+        except ray.exceptions.GetTimeoutError as error:  # noqa: PERF203  # it is the point
+            if hasattr(error, "__notes__"):
+                raise
+
+
 def hang() -> None:
     ref = work.remote("hang")
-    while not is_hang_explained():
-        ray.wait([ref], timeout=0.1)
-    caught("hang", ref, timeout=0.1)
+    caught("hang", ref)
     ray.cancel(ref, force=True)
 
 
@@ -71,8 +87,24 @@ def rows(name: str, how: str) -> None:
             die(how)
         return row
 
+    materialized(name, ray.data.range(20, override_num_blocks=2).map(check, max_retries=0))
+
+
+def batches() -> None:
+    import ray.data
+
+    def check(batch):
+        if 11 in batch["id"]:
+            die("exit 3")
+        return batch
+
+    blocks = ray.data.range(20, override_num_blocks=2)
+    materialized("batches", blocks.map_batches(check, batch_size=5, max_retries=0))
+
+
+def materialized(name: str, dataset: Any) -> None:
     try:
-        ray.data.range(20, override_num_blocks=2).map(check, max_retries=0).materialize()
+        dataset.materialize()
     except Exception as error:  # noqa: BLE001  # whatever it is, it is printed
         notes = getattr(error, "__notes__", [])
         print(json.dumps({"name": name, "types": [], "message": str(error), "notes": notes}), flush=True)

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -41,7 +43,7 @@ def run(home: Path, *words: str, before: list[str] | None = None, variables: dic
 
 
 # The hang comes first: it holds one of two workers, and all that follows runs beside it.
-WAYS = ["hang", *deaths.ENDINGS, "exception", "retries", "actor SIGSEGV", "rows", "bad row"]
+WAYS = ["hang", *deaths.ENDINGS, "exception", "retries", "actor SIGSEGV", "rows", "bad row", "batches"]
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +119,22 @@ def test_a_hang_is_explained_on_the_terminal(job):
     assert '"hang": lambda: time.sleep(1000)' in job[1]
 
 
+def test_a_timeout_says_where_the_task_hangs(job):
+    (note,) = job[0]["hang"]["notes"]
+    assert note.startswith("✗ Ray worker (pid ") and "hangs on task work " in note
+    assert '"hang": lambda: time.sleep(1000)' in note
+
+
 def test_a_row_of_ray_data_is_named(job):
     """Twenty rows in two blocks, and number 11 kills: the second row of the second block."""
     (note,) = job[0]["rows"]["notes"]
     assert "died of SIGSEGV on row 1 of block 1, task " in " ".join(note.split())
     assert "null-pointer" in note
+
+
+def test_a_batch_of_ray_data_is_named_with_its_rows(job):
+    (note,) = job[0]["batches"]["notes"]
+    assert "ended with exit code 3 on batch 0 (rows 0 to 4) of block 1, task " in " ".join(note.split())
 
 
 def test_nothing_is_said_of_a_job_that_is_well(tmp_path):
@@ -144,5 +157,46 @@ def test_a_worker_without_lastwords_gets_a_hint(tmp_path):
     done = run(tmp_path, "--late", "exit 3", before=[])
     assert "{" in done.stdout, done.stderr
     (said,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    (note,) = said["notes"]
-    assert "nobody recorded this worker" in note and "pip install lastwords" in note
+    assert len(said["notes"]) == 1, (said, done.stderr)
+    assert "nobody recorded this worker" in said["notes"][0] and "pip install lastwords" in said["notes"][0]
+
+
+def test_of_a_node_that_is_gone_with_all_that_knew_it_is_told_that(monkeypatch):
+    """Its watcher, too: no account of it will ever come."""
+    import ray
+    from ray.exceptions import NodeDiedError
+
+    from lastwords.engines import ray as adapter
+
+    nodes = [
+        {"NodeID": "ab" * 28, "Alive": False, "NodeManagerAddress": "192.0.2.7"},
+        {"NodeID": "cd" * 28, "Alive": True, "NodeManagerAddress": "192.0.2.8"},
+    ]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    monkeypatch.setattr(adapter, "_is_recorded", lambda: True)
+    monkeypatch.setattr(adapter, "_about", lambda _: [])
+    monkeypatch.setattr(adapter, "NODE_PATIENCE", 0.1)
+    error: Any = NodeDiedError("Task failed because the node it was running on is dead or unavailable.")
+    adapter._explain(error, None)
+    (note,) = error.__notes__
+    assert "not this worker died, but its node" in note and "node abababababab at 192.0.2.7" in note
+    assert "cdcdcdcdcdcd" not in note
+
+
+def test_a_store_that_does_not_answer_is_no_reason_to_say_nothing(monkeypatch):
+    """Seen once, on a busy machine: the hint was lost, because nobody could say whether the nodes are recorded."""
+    from ray.exceptions import WorkerCrashedError
+
+    from lastwords.engines import ray as adapter
+
+    def refuse(*_):
+        raise RuntimeError("deadline exceeded")
+
+    client = SimpleNamespace(internal_kv_keys=refuse, internal_kv_get=refuse)
+    worker = SimpleNamespace(global_worker=SimpleNamespace(gcs_client=client))
+    monkeypatch.setitem(sys.modules, "ray._private.worker", worker)
+    monkeypatch.delenv("LASTWORDS", raising=False)
+    error: Any = WorkerCrashedError()
+    adapter._explain(error, None)
+    assert "nobody recorded this worker" in error.__notes__[0]
+    assert adapter.ENGINE.is_on

@@ -22,6 +22,7 @@ from pathlib import Path
 from lastwords.prevent.emit import need_of
 from lastwords.prevent.emit.spark import Parts, parts
 from lastwords.prevent.scan_model import Library
+from tests.engines.processes import left_over
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """JVMs that live for a minute on two cores: what they save by compiling well they never get back."""
@@ -190,7 +191,9 @@ class Cluster:
     def call(
         self, command: list[str], *, timeout: float = 900, **environment: str
     ) -> subprocess.CompletedProcess[str]:
+        """A variable that is given as empty is not set."""
         known = self.environment(**{"MASTER": self.url, "LW_TEST_PLACE": str(self.place), **environment})
+        known = {name: value for name, value in known.items() if value}
         with subprocess.Popen(
             command,
             cwd=self.place,
@@ -228,17 +231,6 @@ class Cluster:
 def die_with_parent() -> None:
     """A test run that is killed must not leave JVMs behind; executors go when their worker is gone."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def left_over(mark: str) -> list[int]:
-    """Processes of this cluster, by the place that they all have in their command line or environment."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if re.fullmatch(r"\d+", entry.name) and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if mark.encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-    return found
 
 
 def free_ports(count: int) -> list[int]:

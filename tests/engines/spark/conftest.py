@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from tests.engines.spark.cluster import Cluster, left_over, missing
+from tests.engines.processes import left_over
+from tests.engines.spark.cluster import Cluster, missing
 from tests.engines.spark.memory_group import small_memory_group
 
 

@@ -61,6 +61,7 @@ def test_the_clients_exception_explains_the_death(run):
         said
     )
     assert "worker-exit" in said["text"] and "What to do" in said["text"]
+    assert "os._exit() was called at connect.py:19, in bad" in said["text"], said
     assert "null-pointer" in run[0]["map"]["text"] and "died of SIGSEGV on batch 0" in run[0]["map"]["text"]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from lastwords.engines.spark import settings
+from lastwords.engines.spark import connect, settings
 from lastwords.engines.spark.report import Death, parse, words
 from lastwords.engines.spark.settings import Declined, Wishes, additions
 
@@ -93,6 +94,7 @@ def test_a_message_of_a_bare_host_does_too():
     found = parse(PLAIN, "b", "1")
     assert found is not None and found.cause is None and found.sentence is None
     assert found.how == "died of SIGKILL in stage 0, partition 1, attempt 0"
+    assert "pip install lastwords" in list(words([found]))[-1], "and how to learn more"
 
 
 def test_deaths_on_one_host_are_told_so():
@@ -145,3 +147,20 @@ def test_deaths_of_executors_are_collected_where_the_drivers_are():
     wishes = Wishes(collect="s3://bucket/deaths")
     assert added(CLUSTER, wishes)[settings.COLLECT] == "s3://bucket/deaths"
     assert settings.COLLECT not in added({**CLUSTER, settings.COLLECT: "/mine"}, wishes)
+
+
+def test_a_server_that_runs_already_is_told_from_one_of_ones_own(monkeypatch):
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    assert connect.is_elsewhere(SimpleNamespace(_options={"spark.remote": "sc://there:15002"}))
+    assert not connect.is_elsewhere(SimpleNamespace(_options={"spark.remote": "local[2]"}))
+    assert not connect.is_elsewhere(SimpleNamespace(_options={}))
+    monkeypatch.setenv("SPARK_REMOTE", "sc://there:15002")
+    assert connect.is_elsewhere(SimpleNamespace(_options={}))
+
+
+def test_wishes_that_only_that_server_can_grant_are_named(capsys):
+    connect.tell_what_is_not_ours(Wishes())
+    assert capsys.readouterr().err == ""
+    connect.tell_what_is_not_ours(Wishes(hang_after=60.0, kill_hung=True))
+    said = capsys.readouterr().err
+    assert f"{settings.HANG_AFTER} 60.0" in said and f"{settings.KILL_HUNG} 1" in said

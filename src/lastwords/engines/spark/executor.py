@@ -1,15 +1,17 @@
 """In an executor: what `lastwords_spark_daemon` asks of lastwords, where that is installed.
 
-The daemon calls `begun` after each fork and `explain` in a process of its own after each death; the workers, which are
-its forks, call `task_begins` and `task_ends`. Rows and batches are marked by worker.py.
+The daemon calls `begun` after each fork, `explain` in a process of its own after each death, and `end` last; the
+workers, which are its forks, call `task_begins` and `task_ends`. Rows and batches are marked by worker.py.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from resource import struct_rusage
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from lastwords import Diagnosis
 
 BEFORE = "before the first row"
+MOST_LATECOMERS = 1000
 HANG_AFTER, KILL_HUNG = "LASTWORDS_SPARK_HANG_AFTER", "LASTWORDS_SPARK_KILL_HUNG"
 
 
@@ -34,15 +37,51 @@ class Worker(Protocol):
 
 
 _place: Mapping[str, str] = {}
+_began_run = False
 _task: Mapping[str, int] | None = None
 
 
 def begin(place: Mapping[str, str]) -> None:
     """Records the daemon, and by that every worker that it forks. `place` is host and executor, as Spark names them."""
-    global _place
-    _place = place
+    global _place, _began_run
+    _place, _began_run = place, postmortem.run_directory() is None
     _choose_home()
     recording.enable(role="Spark daemon")
+
+
+def end(pids: Iterable[int]) -> None:
+    """The executor ends, and nobody is left to ask for a box: of these processes, or of all in a run that began here."""
+    directory = postmortem.run_directory()
+    if _began_run and directory is not None:
+        _remove_run(directory)
+    else:
+        for pid in pids:
+            postmortem.forget(pid)
+
+
+def _remove_run(directory: str) -> None:
+    """With the boxes of processes that nobody here knows: children of workers, and a worker that was forked a moment ago
+    and has yet to make its own. Where the directory is gone, it cannot.
+    """
+    for _ in range(MOST_LATECOMERS):
+        if _is_removed(directory):
+            return
+
+
+def _is_removed(directory: str) -> bool:
+    """False: somebody has made another file in it meanwhile."""
+    try:
+        for name in os.listdir(directory):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(directory, name))
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            return False
+        raise
+    return True
 
 
 def _choose_home() -> None:

@@ -17,6 +17,9 @@ from typing import Any
 MOST_MILLISECONDS = 3000
 MOST_TASKS = 1000
 """Of one stage. A job that has lost more Python workers than this has been told so."""
+HOW_TO_LEARN_MORE = (
+    "for row, line and cause: pip install lastwords, in the Python that those executors use (PYSPARK_PYTHON)"
+)
 _BEGINS = re.compile(r"^✗ Python worker \(pid (\d+)\) (.*?)(?: on (.*?))?$", re.MULTILINE)
 _VERDICT = re.compile(r"\s+([a-z][a-z-]+) (\d+) %$")
 _NEEDS = re.compile(r"^  .*  needs ([a-z0-9_ ]+)$", re.MULTILINE)
@@ -41,14 +44,23 @@ def tell(context: Any) -> None:
     """Prints what was lost, once. Nothing died: nothing is said."""
     if context is None or getattr(context, "_jsc", None) is None:
         return
-    lines = list(words(list(deaths(context))))
+    say(deaths(context))
+
+
+def say(found: Iterable[Death]) -> None:
+    lines = [f"lastwords: {line}\n" for line in words(list(found))]
     if lines:
-        sys.stderr.write("\n".join(f"lastwords: {line}" for line in lines) + "\n")
+        sys.stderr.write("".join(lines))
         sys.stderr.flush()
 
 
 def deaths(context: Any) -> Iterator[Death]:
-    """Of all jobs of this SparkContext so far, in the order of their stages."""
+    """Of all jobs of this SparkContext so far, or of this session of Spark Connect, in the order of their stages."""
+    if not hasattr(context, "_jsc") and hasattr(context, "client"):
+        from lastwords.engines.spark import connect_report
+
+        yield from connect_report.deaths(context.client)
+        return
     spark = context._jsc.sc()
     # A task's end may still be on its way to the store. A bus that does not come to rest is no reason to hold up a job.
     with contextlib.suppress(Exception):
@@ -130,6 +142,8 @@ def words(found: list[Death]) -> Iterator[str]:
         yield f"  {number} × {how}{f' ({cause})' if cause else ''}{said}"
         if items := sorted({one.item for one in alike if one.item}):
             yield f"      on {_some(items)}"
+    if any(one.cause is None for one in found):
+        yield f"  {HOW_TO_LEARN_MORE}"
 
 
 def _where(found: list[Death]) -> str:

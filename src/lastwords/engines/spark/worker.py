@@ -15,6 +15,7 @@ from typing import Any
 
 import lastwords
 from lastwords import recording
+from lastwords.engines.batches import each_batch
 from lastwords.engines.spark import ENGINE, executor
 
 READERS = ("read_command", "read_udfs", "read_udtf")
@@ -72,9 +73,8 @@ def _closed_over(function: Any) -> Iterator[Any]:
             return
         found = waiting.pop(0)
         yield found
-        waiting += [
-            held for cell in getattr(found, "__closure__", None) or () if _is_function(held := _held(cell))
-        ]
+        for cell in getattr(found, "__closure__", None) or ():
+            waiting += _functions_in(_held(cell), 2)
 
 
 def _held(cell: Any) -> Any:
@@ -84,8 +84,13 @@ def _held(cell: Any) -> Any:
         return None
 
 
-def _is_function(held: Any) -> bool:
-    return callable(held) and not isinstance(held, type)
+def _functions_in(held: Any, depth: int) -> Iterator[Any]:
+    """Spark 4.3 keeps the functions of a plain UDF in a list of pairs, with the columns that they take."""
+    if callable(held) and not isinstance(held, type):
+        yield held
+    elif depth and isinstance(held, (list, tuple)):
+        for one in held[:MOST_CLOSURES]:
+            yield from _functions_in(one, depth - 1)
 
 
 def _is_sparks(function: Any) -> bool:
@@ -122,25 +127,30 @@ class MarkedSource:
         setattr(self.real, name, value)
 
     def load_stream(self, stream: Any) -> Iterator[Any]:
+        if _in_lists(self.real):
+            return recording.each_row(self.real._load_stream_without_unbatching(stream))
         items = self.real.load_stream(stream)
         kind = type(self.real).__name__
         if "Group" in kind:
-            return _each(items, "group")
+            return each_batch(items, _rows, "group")
         if "Arrow" in kind:
-            return _each(items, "batch")
+            return each_batch(items, _rows)
         return lastwords.each(items)
 
 
-def _each(items: Iterator[Any], word: str) -> Iterator[Any]:
-    """Batches and groups, with the rows they hold where that is known without looking."""
-    begins = 0
-    for number, item in enumerate(items):
-        rows = getattr(item, "num_rows", None)
-        within = f" (rows {begins} to {begins + rows - 1})" if rows else ""
-        recording.begin_item(f"{word} {number}{within}", number)
-        begins += rows or 0
-        yield item
-    recording.end_item()
+def _in_lists(deserializer: Any) -> bool:
+    """Whether its `load_stream` is that of pickled batches: what it chains are lists."""
+    from pyspark.serializers import BatchedSerializer
+
+    kind = type(deserializer)
+    return isinstance(deserializer, BatchedSerializer) and all(
+        getattr(kind, name) is getattr(BatchedSerializer, name)
+        for name in ("load_stream", "_load_stream_without_unbatching")
+    )
+
+
+def _rows(item: Any) -> int | None:
+    return getattr(item, "num_rows", None)
 
 
 def _count_rows_of_retries(module: ModuleType) -> None:

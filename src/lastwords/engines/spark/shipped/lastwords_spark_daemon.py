@@ -32,6 +32,8 @@ CONTEXT, ORDERLY, HANG, PAGE = 0, 2048, 4096, 20480
 PATIENCE = 60
 """Seconds that an explanation may take, until the executor is told of the death without it."""
 OLD_TEXT = 8192
+DEFERRED = {signal.SIGCHLD, signal.SIGALRM, signal.SIGTERM}
+"""What has to wait while a worker is forked."""
 
 _fork, _exit = os.fork, os._exit
 _signal, _accept = signal.signal, socket.socket.accept
@@ -126,14 +128,23 @@ class Daemon:
     def close(self) -> None:
         """The executor ends. Workers leave by os._exit, and do not come here."""
         if self.explainer is not None:
-            for pid in (*self.workers, os.getpid()):
-                _tried(self.explainer.forget, pid)
+            _tried(lambda: self.explainer.end([*self.workers, os.getpid()]))
+
+    def end_at_once(self, number: int, _: Any = None) -> None:
+        """Where pyspark leaves SIGTERM to the kernel, before its own handler is there and while it shuts down: it dies of
+        the signal as it would have, and its boxes do not stay behind.
+        """
+        self.close()
+        _signal(number, signal.SIG_DFL)
+        self.real_kill(os.getpid(), number)
 
     # What pyspark.daemon calls.
 
     def signal(self, number: int, action: Any) -> Any:
         if number == signal.SIGCHLD and action == signal.SIG_IGN:
             return _signal(number, self.reap)
+        if number == signal.SIGTERM and action == signal.SIG_DFL:
+            return _signal(number, self.end_at_once)
         return _signal(number, action)
 
     def kill(self, pid: int, number: int) -> None:
@@ -144,8 +155,8 @@ class Daemon:
         self.real_kill(pid, number)
 
     def fork(self) -> int:
-        # A worker may be dead before we have noted that it exists.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGALRM})
+        # A worker may be dead before we have noted that it exists, and so may the daemon.
+        signal.pthread_sigmask(signal.SIG_BLOCK, DEFERRED)
         try:
             worker = Worker(self.accepted)
             pid = _fork()
@@ -158,7 +169,7 @@ class Daemon:
                 if self.explainer is not None:
                     worker.begun = _tried(self.explainer.begun, pid)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD, signal.SIGALRM})
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, DEFERRED)
         return pid
 
     # In the worker.
@@ -181,13 +192,15 @@ class Daemon:
                 return
             if pid == 0:
                 return
-            worker = self.workers.pop(pid, None)
+            worker = self.workers.get(pid)
             if worker is not None and self._is_death(worker, status):
                 self._bury(worker, status, usage)
             elif self.explainer is not None:
                 _tried(self.explainer.forget, pid)
             if worker is not None:
                 worker.close()
+                # Last: SIGTERM can end the daemon on any line, and what it does not know it leaves behind.
+                del self.workers[pid]
 
     def _is_death(self, worker: Worker, status: int) -> bool:
         was_asked = worker.pid in self.asked
@@ -428,13 +441,22 @@ def _explainer() -> tuple[Any, str]:
     return executor, ""
 
 
-def main() -> None:
+def _begin() -> None:
+    """An executor that stops again at once ends its daemon while that is still starting."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, DEFERRED)
     daemon = Daemon(*_explainer())
     try:
         daemon.install()
+        _signal(signal.SIGTERM, daemon.end_at_once)
     except Exception as error:
         daemon.uninstall()
         _log(f"off in this executor: {type(error).__name__}: {error}")
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, DEFERRED)
+
+
+def main() -> None:
+    _begin()
     runpy.run_module("pyspark.daemon", run_name="__main__")
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from inspect import getdoc
 
 import pytest
+from msgspec.structs import replace
 
 from lastwords.prevent import checks, doctor
 from lastwords.prevent.checks import (
@@ -41,7 +42,7 @@ from lastwords.prevent.checks import (
 from lastwords.prevent.finding import WORST_FIRST, Finding
 from lastwords.prevent.gpus import Gpu, parse
 from lastwords.prevent.job import Job
-from lastwords.prevent.measured import Fork, Trial
+from lastwords.prevent.measured import Fork, ProcessMeasures, Trial
 from lastwords.prevent.patient import Patient
 from lastwords.prevent.room import MemoryRoom
 from lastwords.prevent.scan_model import Library
@@ -152,6 +153,12 @@ class TestSharedMemory:
     def test_a_job_that_filled_it(self):
         assert only(shared_memory, self.at(64 * MB, used=64 * MB), NO_WORKERS).severity == "kills"
 
+    def test_a_job_that_filled_it_between_two_looks(self):
+        found = shared_memory.SharedMemory(64 * MB, 64 * MB, "file_descriptor", MB, was_deadly=True)
+        said = only(shared_memory, found, NO_WORKERS)
+        assert (said.severity, said.fixes[0].command) == ("kills", "docker run --shm-size=1g …")
+        assert said.says == "/dev/shm has 64.0 MB, and the batches in flight filled it"
+
     def test_no_workers_need_none(self):
         assert only(shared_memory, self.at(MB), NO_WORKERS).severity == "fine"
 
@@ -160,6 +167,10 @@ class TestSharedMemory:
 
 
 class TestOpenFiles:
+    def test_a_job_that_ran_out_of_them_between_two_looks(self):
+        found = only(open_files, open_files.OpenFiles(4096, 4096, None, 9, None, was_deadly=True))
+        assert found.severity == "kills" and "died for want of one" in found.says
+
     def test_a_small_limit_is_a_risk_before_it_is_a_death(self):
         found = only(open_files, open_files.OpenFiles(256, 256, "file_descriptor", 9), SUPPOSED)
         assert found.severity == "risk"
@@ -563,6 +574,15 @@ class TestTrialChecks:
         assert only(first_batches, self.trial(deaths=1)).severity == "kills"
         assert "must have lastwords" in only(first_batches, self.trial(items=0)).says
         assert "was done after 3.0 s" in only(first_batches, self.trial(items=0, ended="exit code 0")).says
+
+    def test_first_batches_that_stand_still(self):
+        still = self.trial(ended="too slow", stood_still=100.0)
+        found = only(first_batches, still)
+        assert found.severity == "risk"
+        assert [fix.command for fix in found.fixes] == ["lastwords run --hang-after 60 -- python 'a b.py'"]
+        assert only(first_batches, replace(still, causes=("shared-memory-full",))).severity == "kills"
+        slow = replace(still, stood_still=2.0, main=ProcessMeasures(pid=1))
+        assert only(first_batches, slow).severity == "fine"
 
     def test_pool_size(self):
         best = Recommendation(

@@ -26,7 +26,8 @@ from lastwords.prevent.sizing import Recommendation
 from tests.prevent.container import Container, container, small_environment
 from tests.watch.running import python
 
-PATIENCE = 110
+PATIENCE = 300
+"""Seconds. The doctor itself gives a job two minutes, and half a minute more to end."""
 
 
 def lastwords(home: Path, *words: str):

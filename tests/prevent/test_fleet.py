@@ -110,7 +110,7 @@ def test_a_file_that_is_too_large(tmp_path):
         fleet.load([tmp_path / "big.json"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("hosts") / "any.json"

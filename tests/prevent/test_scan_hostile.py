@@ -144,7 +144,7 @@ SEED = min(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(st.integers(0, len(SEED) - 1), st.binary(min_size=1, max_size=16)), min_size=1, max_size=12

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lastwords.prevent import needs, trial
+from lastwords.commands.doctor import _causes
+from lastwords.prevent import needs, sampling, trial
 from lastwords.prevent.trial import Dose, JobRefused
 from tests.watch.running import LASTWORDS, clean_environment, python
 
@@ -54,6 +55,25 @@ finally:
     with open(sys.argv[1], "w") as file:
         file.write(f"closed properly {os.environ['LASTWORDS_DOCTOR']} {sys.stdin.read()!r}")
 """
+
+
+STANDS_STILL = """
+import sys, threading, lastwords
+with lastwords.item(0):
+    pass
+print("RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_1>: No space left on device (28)")
+sys.stdout.flush()
+threading.Event().wait()
+"""
+
+
+def test_of_a_job_that_stands_still_its_last_lines_are_kept():
+    """As torch's loader does when the thread that sends a batch could not get shared memory for it."""
+    found = tried(python(STANDS_STILL), batches=50, seconds=5.0)
+    assert (found.ended, found.items, found.is_failure) == ("too slow", 1, False)
+    assert 0 < found.stood_still < found.seconds
+    (cause,) = _causes(os.devnull, found.said)
+    assert cause.id == "shared-memory-full"
 
 
 def test_a_job_ends_in_its_own_way_after_enough_items(tmp_path, temporary):
@@ -224,3 +244,28 @@ def test_a_loader_s_batches_are_measured(tmp_path):
     assert any("libgomp" in name for name in found.runtimes)
     job_needs = needs.of_trial(found)
     assert (job_needs.workers, job_needs.prefetch, job_needs.batch_tensors) == (2, 3, 3)
+
+
+FORKS_AT_ONCE = """
+import os, sys, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+child = os.fork()
+if not child:
+    sys.stdin.read()
+    os._exit(0)
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+print(child, flush=True)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_thread_started_just_before_the_fork_counts_and_one_started_just_after_does_not():
+    """All three are born within one tick of the kernel's clock, most times."""
+    for _ in range(20):
+        parent = subprocess.Popen([sys.executable, "-c", FORKS_AT_ONCE], stdin=-1, stdout=-1)
+        child = int(parent.stdout.readline())
+        identity = {"parent": parent.pid, "start_ticks": sampling._start_ticks(child, child)}
+        watched = [sampling.Watched(child, "", {"identity": identity}), sampling.Watched(parent.pid, "")]
+        found = sampling._fork(watched[0], watched)
+        parent.communicate(timeout=PATIENCE)
+        assert found.parent_threads == 1

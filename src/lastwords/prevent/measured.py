@@ -76,9 +76,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     runtimes: tuple[str, ...] = ()
     """OpenMP and BLAS libraries that one process had loaded."""
     said: tuple[str, ...] = ()
-    """The last lines that it wrote, where it failed."""
+    """The last lines that it wrote, where it failed or was too slow."""
+    stood_still: float = 0.0
+    """Seconds before its end in which no item was done, of a job that had done some."""
     memory_kills: int = 0
     """How often the kernel killed for want of memory in our control groups meanwhile."""
     left_running: int = 0
     """Processes that it left behind, and that we ended."""
     deaths: int = 0
+    causes: tuple[str, ...] = ()
+    """Of its deaths, the likeliest of each, or else of its last lines. Peaks are seen by looks now and then; what died of one is sure."""

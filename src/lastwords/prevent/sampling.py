@@ -88,6 +88,8 @@ class Sampler:
         self._shared_peak = 0
         self._most_threads = 0
         self._first_item: float | None = None
+        self._last_item = (0, 0.0)
+        """How many there were when the last one was done, and when that was."""
         self._fork: Fork | None = None
         self._runtimes: tuple[str, ...] = ()
 
@@ -101,6 +103,9 @@ class Sampler:
         threads = sum(self._look_at(one) for one in self._watched.values())
         if self._first_item is None and any(one.items for one in self._watched.values()):
             self._first_item = time.monotonic()
+        items = sum(one.items for one in self._watched.values())
+        if items > self._last_item[0]:
+            self._last_item = (items, time.monotonic())
         self._most_threads = max(self._most_threads, threads)
         self._shared_peak = max(self._shared_peak, _shared_memory() - self._shared_before)
 
@@ -189,6 +194,7 @@ class Sampler:
             threads=self._most_threads,
             fork=self._fork,
             runtimes=self._runtimes,
+            stood_still=round(time.monotonic() - self._last_item[1], 1) if self._last_item[0] else 0.0,
         )
 
     def _batch(self, workers: list[Watched]) -> tuple[float | None, int | None]:
@@ -269,8 +275,10 @@ def _fork(worker: Watched, others: Iterable[Watched]) -> Fork | None:
     parent = worker.identity.get("parent")
     if not parent or all(one.pid != parent for one in others):
         return None
-    born = worker.identity.get("start_ticks") or 0
-    elder = [tid for tid in _tids(parent) if tid != parent and _start_ticks(parent, tid) < born]
+    # A tick is 10 ms, and a thread started just before the fork is born in the same one: then the numbers tell, which
+    # the kernel gives out in order.
+    born = (worker.identity.get("start_ticks") or 0, worker.pid)
+    elder = [tid for tid in _tids(parent) if tid != parent and (_start_ticks(parent, tid), tid) < born]
     names = [_text(f"/proc/{parent}/task/{tid}/comm").strip() for tid in elder]
     # The driver's own threads say no more than that CUDA is in use.
     named = [name for name in names if not name.startswith("cuda")]

@@ -37,7 +37,7 @@ def needed_by(path: str) -> dict[str, Version]:
             if found:
                 kind, version = found[1].decode(), tuple(int(part) for part in found[2].split(b"."))
                 newest[kind] = max(newest.get(kind, ()), version)
-    except (OSError, struct.error, IndexError):
+    except (OSError, OverflowError, struct.error, IndexError):
         return newest
     finally:
         os.close(descriptor)

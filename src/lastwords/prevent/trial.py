@@ -229,7 +229,7 @@ def _told(
         seconds=round(running.seconds, 3),
         ended=ended,
         is_failure=is_failure,
-        said=_of_the_job(said) if is_failure else (),
+        said=_of_the_job(said) if is_failure or ended == "too slow" else (),
         memory_kills=memory_kills,
         left_running=left,
         deaths=_deaths(running.home),

@@ -10,6 +10,9 @@ from lastwords.prevent.job import Job
 from lastwords.prevent.measured import Trial
 from lastwords.prevent.patient import Patient
 
+STOOD_STILL = 30.0
+"""Seconds. torch's loader waits for ever for a batch that its worker could not send, as for want of shared memory."""
+
 
 def measure(patient: Patient) -> Trial | None:
     return patient.trial
@@ -26,6 +29,14 @@ def judge(found: Trial, job: Job) -> Iterator[Finding]:
             measured=found.said[-4:],
             fixes=(Fix("have it explained", "lastwords run -- " + _shown(found.command)),),
             facts={"ended": found.ended, "deaths": found.deaths},
+        )
+    elif found.ended == "too slow" and found.stood_still > STOOD_STILL:
+        yield Finding(
+            severity="kills" if found.causes else "risk",
+            says=f"the job did {found.items} items and then none for {found.stood_still:.0f} s",
+            measured=found.said[-4:],
+            fixes=(Fix("ask where it stands", "lastwords run --hang-after 60 -- " + _shown(found.command)),),
+            facts={"ended": found.ended, "stood_still": found.stood_still},
         )
     elif found.main is None and found.ended == "exit code 0":
         yield note(f"the job was done after {found.seconds:.1f} s, before it could be looked at")

@@ -35,6 +35,8 @@ class OpenFiles:
     """By the job's busiest process where one was tried, else by us."""
     keeps: float | None = None
     """Part of all batches so far that the loop still had."""
+    was_deadly: bool = False
+    """The job that was tried died of it."""
 
 
 def measure(patient: Patient) -> OpenFiles:
@@ -44,7 +46,8 @@ def measure(patient: Patient) -> OpenFiles:
     trial = patient.trial
     if trial is not None:
         every = [one for one in (trial.main, *trial.workers) if one is not None]
-        return OpenFiles(soft, hard, None, max((one.descriptors for one in every), default=0), _kept(trial))
+        most = max((one.descriptors for one in every), default=0)
+        return OpenFiles(soft, hard, None, most, _kept(trial), "too-many-open-files" in trial.causes)
     asked = patient.interpreter
     strategy = asked.torch.sharing_strategy if asked and asked.torch else None
     return OpenFiles(soft, hard, strategy, len(os.listdir("/proc/self/fd")))
@@ -65,11 +68,11 @@ def judge(found: OpenFiles, job: Job) -> Iterator[Finding]:
     if (found.keeps or 0.0) > KEEPS_ALL and job.batch_tensors:
         yield _leak(found, job, left, measured)
         return
-    if needed <= found.soft * RESERVE and found.soft >= USUAL:
+    if needed <= found.soft * RESERVE and found.soft >= USUAL and not found.was_deadly:
         yield fine(f"{found.soft} open files allowed", *measured, soft=found.soft, needed=needed)
         return
     yield Finding(
-        severity="kills" if left < 0 else "risk",
+        severity="kills" if left < 0 or found.was_deadly else "risk",
         says=f"a process may open {found.soft} files{_takes(found, job, needed, left)}",
         measured=tuple(measured),
         fixes=_fixes(found, max(USUAL, needed * 4)),
@@ -95,6 +98,8 @@ def _leak(found: OpenFiles, job: Job, left: int, measured: list[str]) -> Finding
 
 
 def _takes(found: OpenFiles, job: Job, needed: int, left: int) -> str:
+    if found.was_deadly:
+        return ", and a process of the job died for want of one in the first batches"
     if not job.workers:
         return f", fewer than the usual {USUAL}" if left >= 0 else f", and the job has {needed}"
     holds = (

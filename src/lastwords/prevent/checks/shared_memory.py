@@ -32,17 +32,21 @@ class SharedMemory:
     strategy: str | None
     was_used: int | None
     """By the job that was tried, at most."""
+    was_deadly: bool = False
+    """The job that was tried died of it."""
 
 
 def measure(patient: Patient) -> SharedMemory:
     asked = patient.interpreter if patient.trial is None else None
     strategy = asked.torch.sharing_strategy if asked and asked.torch else None
     peak = patient.trial.shared_memory_peak if patient.trial else None
+    was_deadly = patient.trial is not None and "shared-memory-full" in patient.trial.causes
     try:
         found = os.statvfs(PLACE)
     except OSError:
-        return SharedMemory(None, 0, strategy, peak)
-    return SharedMemory(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, strategy, peak)
+        return SharedMemory(None, 0, strategy, peak, was_deadly)
+    free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+    return SharedMemory(free, total, strategy, peak, was_deadly)
 
 
 def judge(found: SharedMemory, job: Job) -> Iterator[Finding]:
@@ -60,19 +64,22 @@ def judge(found: SharedMemory, job: Job) -> Iterator[Finding]:
             f"{job.workers} workers × {job.prefetch} batches ahead + {job.held_batches} in the loop = {job.in_flight} "
             f"batches × {sizes.words(job.batch_bytes)} = {sizes.words(job.in_flight_bytes)}"
         )
+    if found.was_deadly:
+        measured.append("a process of the job died of it in the first batches")
     if found.was_used:
         measured.append(f"the job had {sizes.words(found.was_used)} in it at once")
-    if needed <= found.free * RESERVE:
+    if needed <= found.free * RESERVE and not found.was_deadly:
         yield fine(f"{PLACE} has {sizes.words(found.free)} free", *measured, free=found.free, needed=needed)
         return
     # A job that has filled it cannot show how much more it would have taken.
-    is_deadly = needed > found.free or (found.was_used or 0) >= found.free * FULL
+    is_deadly = found.was_deadly or needed > found.free or (found.was_used or 0) >= found.free * FULL
     verb = "need" if job.source == "measured" else "would need"
+    need = f"{verb} {sizes.words(needed)}{job.if_so}" if needed > found.free * RESERVE else "filled it"
     yield Finding(
         severity="kills" if is_deadly else "risk",
-        says=f"{PLACE} has {sizes.words(found.free)}, and the batches in flight {verb} {sizes.words(needed)}{job.if_so}",
+        says=f"{PLACE} has {sizes.words(found.free)}, and the batches in flight {need}",
         measured=tuple(measured),
-        fixes=_fixes(found, job, needed),
+        fixes=_fixes(found, job, max(needed, found.total)),
         facts={"free": found.free, "total": found.total, "needed": needed},
     )
 

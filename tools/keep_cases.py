@@ -36,6 +36,7 @@ REPLACED = (
     (re.escape(sys.base_prefix), "/usr"),
     (r"/sys/fs/cgroup/(\w+)/[\w/-]+", r"/sys/fs/cgroup/\1/job"),
     (r"=/zoo-\d+", "=/job"),
+    (r"/tmp/zoo-disk-\w+", "/mnt/data"),
     (r"/tmp/[\w.-]+", "/tmp/shard-7.bin"),
     (r"/[\w./-]*/registry/src/[\w.-]+/", "/usr/src/"),
 )
@@ -45,7 +46,7 @@ def keep(death: str) -> None:
     jobs = keeper.jobs(death)
     with tempfile.TemporaryDirectory() as home:
         keeper.run(death, "pool" if "pool" in jobs else jobs[0], Path(home))
-        (evidence,) = Store(home).all()
+        evidence = Store(home).all()[-1]  # the first one: an item that is tried again may die again
     case = cleaned(msgspec.to_builtins(evidence))
     msgspec.convert(case, Evidence)
     (CASES / f"{death}.json").write_text(f"{json.dumps(case, indent=2, ensure_ascii=False)}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +73,18 @@ def _lack(need: str) -> str | None:
         return "Intel's OpenMP (pip install intel-openmp)"
     if need in MODULES and importlib.util.find_spec(need) is None:
         return f"the module {need}"
+    if need == "cuda" and not _has_gpu():
+        return "an NVIDIA GPU"
     return None
+
+
+@cache
+def _has_gpu() -> bool:
+    """As the driver says it: torch takes seconds to say the same."""
+    try:
+        return bool(ctypes.CDLL("libcuda.so.1").cuInit(0) == 0)
+    except OSError:
+        return False
 
 
 def command(death: str, job: str) -> list[str]:
@@ -104,9 +117,9 @@ def environment(home: Path | None = None) -> dict[str, str]:
     return variables
 
 
-def run_alone(death: str, job: str) -> Outcome:
-    """The job as its user runs it today, without lastwords."""
-    done = start(in_its_place(death, command(death, job)), environment())
+def run_alone(death: str, job: str, home: Path | None = None) -> Outcome:
+    """The job as its user runs it, without `lastwords run`. `home` is for jobs that use us themselves."""
+    done = start(in_its_place(death, command(death, job)), environment(home))
     return Outcome(done.returncode, done.stdout, done.stderr, [])
 
 

@@ -88,3 +88,10 @@ def test_several_deaths_have_an_index():
     page = html.render([diagnosis_of("null-dereference"), diagnosis_of("double-free")])
     assert 'href="#death-2"' in page and 'id="death-2"' in page
     assert "Nothing has died" in html.render([])
+
+
+def test_it_says_what_became_of_the_item_alone():
+    page = html.render([diagnosis_of("dies-in-company"), diagnosis_of("dies-alone-too")])
+    assert "item 5 passed when it ran again alone" in page
+    assert "item 5 died the same way when it ran again alone" in page
+    assert "ran again alone" not in html.render([diagnosis_of("null-dereference")])

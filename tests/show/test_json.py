@@ -28,6 +28,7 @@ TOP = {
     "machine",
     "growth",
     "parent_end",
+    "tried_alone",
 }
 DEATH = {
     "id",
@@ -127,3 +128,10 @@ def test_the_schema_names_every_field():
 def test_the_published_schema_is_this_one():
     published = ROOT / "docs" / "schema" / "lastwords-1.json"
     assert published.read_text() == schema(), "stale: make docs"
+
+
+def test_what_became_of_the_item_alone():
+    found = json.loads(show_json.render(diagnosis_of("dies-in-company")))["tried_alone"]
+    assert found["outcome"] == "passed" and found["tries"] == 1 and found["is_that_try"] is False
+    assert set(found) == {"outcome", "tries", "others", "others_then", "is_that_try"}
+    assert json.loads(show_json.render(diagnosis_of("null-dereference")))["tried_alone"] is None

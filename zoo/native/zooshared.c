@@ -1,9 +1,11 @@
-/* What threads share and should not: a mutex that a forked child finds locked, a table that one thread takes away while
- * another reads it. Every wait is for an event of the other thread, so that the race is lost every time. */
+/* What threads and processes share and should not: a mutex that a forked child finds locked, a table that one thread takes
+ * away while another reads it, a record that one process replaces meanwhile. Every wait is for an event of the other, so
+ * that the race is lost every time. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <string.h>
 #include <unistd.h>
 
 #define STEP __attribute__((noinline, noclone))
@@ -80,11 +82,90 @@ static PyObject *replace_table(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* A record in memory that processes share, without a lock: who reads it while it is replaced takes a pointer that is not
+ * set yet. The reader dies only when the record is whole again, so that nobody meets the gap a second time. */
+struct record {
+    sem_t is_begun, is_read, is_whole;
+    volatile int was_replaced;
+    double *volatile rows;
+    double room[8];
+};
+
+STEP static double sum_record(struct record *record) {
+    double total = 0;
+    double *rows = record->rows;
+    if (!record->was_replaced) {
+        sem_post(&record->is_read);
+        sem_wait(&record->is_whole);
+    }
+    for (int i = 0; i < 8; i++)
+        total += rows[i] + record->room[i];
+    return total;
+}
+
+static struct record *in_buffer(PyObject *args, const char *format, Py_buffer *view, int *is_filled) {
+    if (!PyArg_ParseTuple(args, format, view, is_filled))
+        return NULL;
+    if ((size_t)view->len >= sizeof(struct record))
+        return view->buf;
+    PyErr_SetString(PyExc_ValueError, "too small for a record");
+    return NULL;
+}
+
+static PyObject *make_record(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    struct record *record = in_buffer(args, "w*", &view, NULL);
+    if (record == NULL)
+        return NULL;
+    memset(record, 0, sizeof *record);
+    sem_init(&record->is_begun, 1, 0);
+    sem_init(&record->is_read, 1, 0);
+    sem_init(&record->is_whole, 1, 0);
+    PyBuffer_Release(&view);
+    Py_RETURN_NONE;
+}
+
+static PyObject *read_record(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    double total;
+    struct record *record = in_buffer(args, "w*", &view, NULL);
+    if (record == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (!record->was_replaced)
+        sem_wait(&record->is_begun);
+    total = sum_record(record);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&view);
+    return PyFloat_FromDouble(total);
+}
+
+static PyObject *replace_record(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    int is_filled;
+    struct record *record = in_buffer(args, "w*p", &view, &is_filled);
+    if (record == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    record->rows = NULL;
+    sem_post(&record->is_begun);
+    sem_wait(&record->is_read);
+    record->rows = is_filled ? record->room : NULL;
+    record->was_replaced = 1;
+    sem_post(&record->is_whole);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&view);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"hold_mutex", hold_mutex, METH_NOARGS, "A thread takes the mutex and keeps it."},
     {"take_mutex", take_mutex, METH_NOARGS, "Waits for the mutex."},
     {"read_table", read_table, METH_NOARGS, "Reads a table while another thread takes it away."},
     {"replace_table", replace_table, METH_NOARGS, "Takes the table away while it is read."},
+    {"make_record", make_record, METH_VARARGS, "A record in shared memory, for the next two."},
+    {"read_record", read_record, METH_VARARGS, "Reads it while another process replaces it."},
+    {"replace_record", replace_record, METH_VARARGS, "Replaces it while it is read; False: and leaves its pointer null."},
     {NULL, NULL, 0, NULL},
 };
 

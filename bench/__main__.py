@@ -66,8 +66,9 @@ def main() -> int:
     results: list[Result] = []
     for name in options.names or benches:
         print(f"running {name} …", file=sys.stderr, flush=True)
-        results += benches[name].run(options.quick)
-    print(table(results))
+        found = benches[name].run(options.quick)
+        print(table(found), flush=True)  # at once: a later benchmark that fails must not take these along
+        results += found
     if options.write:
         write(results, options.names)
     return 0 if all(result.ok for result in results) else 1

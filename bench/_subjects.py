@@ -25,6 +25,14 @@ def pool() -> Callable[[], object]:
     return lambda: list(executor.map(spin, range(TASKS)))
 
 
+def multiprocessing_pool() -> Callable[[], object]:
+    """The same on a `multiprocessing.Pool`."""
+    import multiprocessing
+
+    pool = multiprocessing.Pool(2)
+    return lambda: pool.map(spin, range(TASKS), chunksize=1)
+
+
 def spin(number: int) -> None:
     """About 100 µs of work, counted and not timed: a task that waits for the clock hides what was added to it.
 
@@ -66,7 +74,8 @@ def _workers() -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    one_round = {"pool": pool, "dataloader": dataloader}[sys.argv[1]]()
+    subjects = {"pool": pool, "multiprocessing_pool": multiprocessing_pool, "dataloader": dataloader}
+    one_round = subjects[sys.argv[1]]()
     one_round()  # workers start, pages are touched
     for _ in sys.stdin:
         cpu, begun = cpu_ns(), time.perf_counter_ns()

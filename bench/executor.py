@@ -2,7 +2,7 @@
 
 Each measurement is the best of a few rounds, in which all pools take turns: a busy neighbour hits them all. A pool that
 is not installed is left out. What a peer cannot do at all (`map` of pebble has no best chunk size of its own) is tried
-with several settings, and the best one counts.
+with several settings, and the best one counts. Functions "of 1 µs" and "of 100 µs" are cut to that on the machine at hand.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ from lastwords import ProcessPoolExecutor
 
 NAME = "executor"
 WORKERS = 2
+MANY = 64
+"""Of which most do nothing, on most machines."""
 ROUNDS = 5
 CHUNKS = (64, 256, 1024, 4096)
 NUMBERS = 1_250_000
 """float64: 10 MB."""
+LOOP_VARIABLE = "LASTWORDS_BENCH_LOOPS"
+_loops = [int(count) for count in os.environ.get(LOOP_VARIABLE, "100 18000").split()]
+"""Turns of a loop that take 1 µs and 100 µs, call included; by the environment, for workers that are not forked."""
 
 Pool = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -36,24 +41,49 @@ def same(value: Any) -> Any:
 
 
 def microsecond(value: int) -> int:
-    """About 1 µs of counted work."""
-    for _ in itertools.repeat(None, 40):
+    """1 µs of counted work: see `calibrate`."""
+    for _ in itertools.repeat(None, _loops[0]):
         pass
     return value
 
 
 def hundred_microseconds(index: int) -> None:
     del index
-    for _ in itertools.repeat(None, 6_000):
+    for _ in itertools.repeat(None, _loops[1]):
         pass
 
 
-def ours() -> Any:
-    return ProcessPoolExecutor(WORKERS, mp_context=get_context("fork"))
+def calibrate() -> None:
+    """By CPU time, of which a busy machine takes less away, from the best of many calls with few turns and with many."""
+    for which, work, wanted, calls in ((0, microsecond, 1e3, 2000), (1, hundred_microseconds, 1e5, 20)):
+        counts = (_loops[which] // 2, _loops[which] * 2)
+        best = dict.fromkeys(counts, float("inf"))
+        for count in counts * 15:
+            _loops[which] = count
+            best[count] = min(best[count], cpu_of(bound(repeat, work, calls)) / calls)
+        few, many = counts
+        turn = (best[many] - best[few]) / (many - few)
+        _loops[which] = max(1, round(few + (wanted - best[few]) / turn))
+    os.environ[LOOP_VARIABLE] = " ".join(map(str, _loops))
 
 
-def standard() -> Any:
-    return futures.ProcessPoolExecutor(WORKERS, mp_context=get_context("fork"))
+def repeat(work: Callable[[int], object], times: int) -> None:
+    for _ in range(times):
+        work(0)
+
+
+def cpu_of(work: Callable[[], object]) -> int:
+    begun = time.process_time_ns()
+    work()
+    return time.process_time_ns() - begun
+
+
+def ours(workers: int = WORKERS) -> Any:
+    return ProcessPoolExecutor(workers, mp_context=get_context("fork"))
+
+
+def standard(workers: int = WORKERS) -> Any:
+    return futures.ProcessPoolExecutor(workers, mp_context=get_context("fork"))
 
 
 def peers() -> dict[str, Pool]:
@@ -89,13 +119,16 @@ class Pebble:
 
 def run(quick: bool) -> list[Result]:
     rounds = 2 if quick else ROUNDS
+    calibrate()
     return [
         *submits(rounds, 2_000 if quick else 10_000),
         *maps(rounds, 20_000 if quick else 200_000),
+        added(rounds, 20_000 if quick else 200_000),
         *arrays(rounds),
         scaling(rounds, 2_000 if quick else 10_000),
         replacement(5 if quick else 20),
-        memory(),
+        memory(rounds, WORKERS, limit=1.0),
+        *([] if quick else [memory(rounds, MANY, limit=None)]),
     ]
 
 
@@ -142,7 +175,8 @@ def maps(rounds: int, count: int) -> Iterator[Result]:
         name: max(rate for way, rate in rates.items() if way.startswith(name))
         for name in ("ours", "Pool.map", "joblib", "perfect")
     }
-    # Twice Pool.map is more than perfect where that one is past half of perfect itself: the third line says by how much.
+    # Twice Pool.map is more than perfect where that one is past half of perfect itself, as it is with real microseconds:
+    # the third line says how near we are, and `added` what is ours and not the function's.
     for name, limit in (("Pool.map", 2.0), ("joblib", None), ("perfect", None)):
         if top[name]:
             yield Result(
@@ -165,11 +199,60 @@ def map_rate(pool: Pool, count: int, chunk: int) -> float:
 
 
 def pool_map_rate(count: int, chunk: int) -> float:
-    with get_context("fork").Pool(WORKERS) as pool:
+    with multiprocessing_pool() as pool:
         pool.map(microsecond, range(50))
         begun = time.perf_counter()
         pool.map(microsecond, range(count), chunksize=chunk)
         return count / (time.perf_counter() - begun)
+
+
+def added(rounds: int, count: int) -> Result:
+    """CPU of all processes for each item of a map, less what the function takes: what the pool itself costs."""
+    ways: dict[str, Callable[[], float]] = {}
+    for chunk in CHUNKS:
+        ways[f"ours {chunk}"] = bound(cpu_of_map, ours, count, chunk)
+        ways[f"Pool.map {chunk}"] = bound(cpu_of_map, multiprocessing_pool, count, chunk)
+    items = range(count)
+    ways["function"] = lambda: -cpu_of(lambda: list(map(microsecond, items))) / count
+    costs = {name: -cost for name, cost in best_of(rounds, ways).items()}
+    least = {
+        name: min(cost for way, cost in costs.items() if way.startswith(name)) - costs["function"]
+        for name in ("ours", "Pool.map")
+    }
+    return Result(
+        name="CPU that a map adds to each 1 µs function, Pool.map",
+        ours=least["ours"],
+        peer=least["Pool.map"],
+        unit="ns",
+        limit=1.0,
+    )
+
+
+def multiprocessing_pool() -> Any:
+    return get_context("fork").Pool(WORKERS)
+
+
+def cpu_of_map(pool: Pool, count: int, chunk: int) -> float:
+    """As less than nothing, for `best_of`. Beginnings and ends of workers are left out."""
+    with pool() as executor:
+        list(executor.map(microsecond, range(1000), chunksize=100))
+        begun = cpu_of_family()
+        for _ in executor.map(microsecond, range(count), chunksize=chunk):
+            pass
+        return (begun - cpu_of_family()) / count
+
+
+def cpu_of_family() -> int:
+    """Nanoseconds, of this process and its children that live."""
+    children: set[str] = set()
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as file:
+            children.update(file.read().split())
+    total = time.process_time_ns()
+    for pid in children:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total
 
 
 def joblib_rate(count: int, chunk: int) -> float:
@@ -272,21 +355,24 @@ def worker_and_time() -> tuple[int, float]:
     return os.getpid(), time.monotonic()
 
 
-def memory() -> Result:
-    """Proportional set size of an idle worker: what it adds to the machine."""
+def memory(rounds: int, workers: int, limit: float | None) -> Result:
+    """Proportional set size of an idle worker: what it adds to the machine. That depends on whatever else runs there, so
+    both take turns, and the median counts.
+    """
+    found = [(idle_memory(ours, workers), idle_memory(standard, workers)) for _ in range(rounds)]
     return Result(
-        name="memory of an idle worker, ProcessPoolExecutor",
-        ours=idle_memory(ours),
-        peer=idle_memory(standard),
+        name=f"memory of an idle worker, one of {workers}, ProcessPoolExecutor",
+        ours=statistics.median(one[0] for one in found),
+        peer=statistics.median(one[1] for one in found),
         unit="MB",
-        limit=1.0,
+        limit=limit,
     )
 
 
-def idle_memory(pool: Pool) -> float:
-    with pool() as executor:
-        pids = {future.result() for future in [executor.submit(slow_pid) for _ in range(WORKERS * 2)]}
-        return sum(map(private_bytes, pids)) / len(pids) / 1e6
+def idle_memory(pool: Callable[[int], contextlib.AbstractContextManager[Any]], workers: int) -> float:
+    with pool(workers) as executor:
+        pids = {future.result() for future in [executor.submit(slow_pid) for _ in range(workers * 2)]}
+        return sum(map(share_of_memory, pids)) / len(pids) / 1e6
 
 
 def slow_pid() -> int:
@@ -294,13 +380,13 @@ def slow_pid() -> int:
     return os.getpid()
 
 
-def private_bytes(pid: int) -> int:
+def share_of_memory(pid: int) -> int:
     with open(f"/proc/{pid}/smaps_rollup") as file:
         fields = dict(line.split(":", 1) for line in file.readlines()[1:])
     return int(fields["Pss"].split()[0]) * 1024
 
 
-def bound(work: Callable[..., float], *args: Any) -> Callable[[], float]:
+def bound(work: Callable[..., Any], *args: Any) -> Callable[[], Any]:
     return lambda: work(*args)
 
 

@@ -15,11 +15,11 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.result import Result
-from bench.startup import interval
+from bench.result import Result, interval
 
 NAME = "recording"
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +30,9 @@ def run(quick: bool) -> list[Result]:
     return [
         *marks(quick),
         *job("pool of 100 µs tasks, recorded", "pool", pairs, turns),
-        *job("DataLoader epoch 3×64×64, recorded", "dataloader", pairs, turns),
+        *job("the same on multiprocessing.Pool, recorded", "multiprocessing_pool", pairs, turns),
+        *job("DataLoader epoch 3×64×64, recorded", "dataloader", *((pairs, turns) if quick else (40, 20))),
+        control("DataLoader epoch 3×64×64, neither recorded", "dataloader", *((2, 6) if quick else (40, 20))),
         enable(10 if quick else 50),
         *crash(5 if quick else 15),
     ]
@@ -88,9 +90,16 @@ def job(name: str, subject: str, pairs: int, rounds: int) -> list[Result]:
     medians = [take_turns(subject, rounds, first=n % 2) for n in range(pairs)]
     ways = (
         (f"{name} ({pairs} pairs, {rounds} turns each)", 0),
-        ("the same, in CPU time of all its processes", 1),
+        (f"{name}, in CPU time of all its processes", 1),
     )
     return [compare(words, [(ours[way], peer[way]) for ours, peer in medians]) for words, way in ways]
+
+
+def control(name: str, subject: str, pairs: int, rounds: int) -> Result:
+    """With nobody recorded: what two processes that do the same differ by."""
+    medians = [take_turns(subject, rounds, first=n % 2, recorded=(False, False)) for n in range(pairs)]
+    found = compare(f"{name} ({pairs} pairs, {rounds} turns each)", [(a.clock, b.clock) for a, b in medians])
+    return replace(found, limit=None)
 
 
 def compare(name: str, medians: list[tuple[int, int]]) -> Result:
@@ -104,12 +113,14 @@ def compare(name: str, medians: list[tuple[int, int]]) -> Result:
     )
 
 
-def take_turns(subject: str, rounds: int, *, first: int) -> tuple[Round, Round]:
-    """The median round, recorded and plain; both processes live side by side and work by turns."""
+def take_turns(
+    subject: str, rounds: int, *, first: int, recorded: tuple[bool, bool] = (True, False)
+) -> tuple[Round, Round]:
+    """The median round of two processes that live side by side and work by turns."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         partners = [
-            stack.enter_context(_partner(subject, {"LASTWORDS": directory} if recorded else {}))
-            for recorded in (True, False)
+            stack.enter_context(_partner(subject, {"LASTWORDS": directory} if is_recorded else {}))
+            for is_recorded in recorded
         ]
         times: tuple[list[Round], list[Round]] = ([], [])
         for n in range(rounds):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,6 +47,17 @@ class Result:
             "–" if self.limit is None else f"{'≤' if self.better == 'lower' else '≥'} {self.limit:g}",
             self.verdict,
         ]
+
+
+def interval(pairs: Sequence[tuple[float, float]], draws: int = 400) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the ratio of medians; pairs are drawn whole, since they share their moment."""
+    rng = random.Random(0)
+    ratios = []
+    for _ in range(draws):
+        drawn = rng.choices(pairs, k=len(pairs))
+        ratios.append(statistics.median(a for a, _ in drawn) / statistics.median(b for _, b in drawn))
+    ratios.sort()
+    return ratios[int(draws * 0.025)], ratios[int(draws * 0.975) - 1]
 
 
 HEADER = ["benchmark", "ours", "peer", "ratio (95 %)", "limit", "verdict"]

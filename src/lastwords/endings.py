@@ -1,4 +1,7 @@
-"""How a process ended that is not our child: for whoever watches the workers of an engine that waits for them itself."""
+"""How a process ended that is not our child: for whoever watches the workers of an engine that waits for them itself.
+
+And the words for what became of an item that was tried again alone: whoever tries says them, and the evidence keeps them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import time
 
 from lastwords import _native
 
-__all__ = ["wait_status"]
+__all__ = ["OTHERWISE", "PASSED", "SAME", "wait_status"]
+
+PASSED, SAME, OTHERWISE = "passed", "died the same way", "died otherwise"
 
 _GLANCE = 0.005
 
@@ -20,7 +25,7 @@ def wait_status(pidfd: int, patience: float = 5.0) -> int | None:
     while True:
         try:
             status = _native.exit_status(pidfd)
-        except OSError:
+        except (OSError, NotImplementedError):
             return None
         if status is not None or time.monotonic() > until:
             return status

@@ -15,7 +15,7 @@ import contextlib
 import glob
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -35,11 +35,12 @@ from lastwords.watch.run_directory import SOCKET, forget_box
 if TYPE_CHECKING:
     from lastwords.diagnosis import Diagnosis
     from lastwords.evidence import Evidence, Memory, OomKills
-    from lastwords.evidence.model import Status
+    from lastwords.evidence.model import Status, TriedAlone
 
 __all__ = [
     "Begun",
     "Hanging",
+    "Retry",
     "begin",
     "box_of",
     "examine",
@@ -51,13 +52,15 @@ __all__ = [
     "load_all",
     "memory_left",
     "recall",
+    "recall_hang",
+    "retried",
     "text",
 ]
 
 _RECENT = 60.0
 """Seconds in which a death was kept that a parent asks about."""
-_PATIENCE = 10.0
-"""Seconds between a box that is put away and the account of it that can be read."""
+_PATIENCE = 2.0
+"""Seconds between a box that is put away and the account of it that can be read. The error of a pool waits that long."""
 _GLANCE = 0.005
 """Seconds between two looks at a process that was asked for its stacks."""
 
@@ -132,7 +135,7 @@ def _kept_name(pid: int) -> str:
 
 def examine(  # noqa: PLR0913  # all but two by name
     pid: int,
-    wait_status: int,
+    wait_status: int | None,
     *,
     begun: Begun | None = None,
     peak_memory: int | None = None,
@@ -141,7 +144,8 @@ def examine(  # noqa: PLR0913  # all but two by name
     before: MemoryKills = (),
     died: float | None = None,
 ) -> Diagnosis:
-    """Why the child ended so. `wait_status` is what wait(2) gave, `peak_memory` what it said of its size in bytes.
+    """Why the child ended so. `wait_status` is what wait(2) gave (None: nobody was told), `peak_memory` what it said of
+    its size in bytes.
 
     With `keep` the death is put into the store of this host, unless a `lastwords run` does that. For parents whose
     workers have a run of their own (`recording.RunOfWorkers`): where its `box` lies, the `recording.memory_kills`
@@ -153,11 +157,14 @@ def examine(  # noqa: PLR0913  # all but two by name
     from lastwords.evidence.machine import with_machine
     from lastwords.evidence.status import from_wait_status
 
-    status, now, box = from_wait_status(wait_status, "parent"), died or time.time(), box or box_of(pid)
-    memory, kills = _memory(peak_memory), _kills(begun) or _kills_since(before)
+    status = from_wait_status(wait_status, "parent") if wait_status is not None else None
+    is_of_this_run, box = box is None, box or box_of(pid)
+    now, memory, kills = died or time.time(), _memory(peak_memory), _kills(begun) or _kills_since(before)
     evidence = _read_box(box, status, now, kills) if box is not None else None
     if evidence is not None:
         evidence = _with_peak(evidence, memory)
+    elif is_of_this_run and is_watched() and (recalled := recall(pid)) is not None:
+        return recalled
     else:
         box = None
         who = Who(source="its parent", pid=pid, parent=os.getpid())
@@ -168,6 +175,56 @@ def examine(  # noqa: PLR0913  # all but two by name
     return diagnose(_kept(evidence, box) if keep else evidence)
 
 
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """What became of a child's item when it was run again, as the first thing in a fresh worker."""
+
+    outcome: str
+    """`endings.PASSED`: that worker lived. `SAME`, `OTHERWISE`: it died, too."""
+    tries: int
+    others: int | None = None
+    """Workers that were there beside the child when it died."""
+    others_then: int | None = None
+    """Of these, those that had something to do when the try began."""
+
+
+def retried(diagnosis: Diagnosis, retry: Retry, *, is_that_try: bool = False) -> Diagnosis:
+    """The same death, explained anew with what became of its item, which is added to the death that was kept.
+
+    `is_that_try`: it is the death of the try itself.
+    """
+    import msgspec
+
+    from lastwords.diagnosis import diagnose
+    from lastwords.evidence.model import TriedAlone
+
+    found = TriedAlone(
+        source="whoever started its worker",
+        outcome=retry.outcome,
+        tries=retry.tries,
+        others=retry.others,
+        others_then=retry.others_then,
+        is_that_try=is_that_try,
+    )
+    _add(diagnosis.evidence, found)
+    return diagnose(msgspec.structs.replace(diagnosis.evidence, tried_alone=found))
+
+
+def _add(evidence: Evidence, found: TriedAlone) -> None:
+    """To the death in the store; it stays as it was where that fails."""
+    from lastwords.evidence import alone
+    from lastwords.evidence.store import NoSuchDeath, Store
+
+    directory, process = run_directory(), evidence.process
+    with contextlib.suppress(OSError, NoSuchDeath):
+        if evidence.id:
+            Store(home()).learn(evidence.id, found)
+        elif directory is not None and is_watched() and process is not None:
+            alone.leave(
+                directory, alone.Note(pid=process.pid, time=evidence.time or time.time(), found=found)
+            )
+
+
 def recall(pid: int) -> Diagnosis | None:
     """What `lastwords run` has found out about a child whose box it has put away. None: it was ended because it hung, or
     nothing is known.
@@ -176,44 +233,67 @@ def recall(pid: int) -> Diagnosis | None:
 
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
-        for evidence in _kept_just_now():
+        for evidence in _kept_since(time.time() - _RECENT):
             if evidence.process is not None and evidence.process.pid == pid:
                 return diagnose(evidence) if evidence.hang is None else None
         time.sleep(10 * _GLANCE)
     return None
 
 
-def _kept_just_now() -> Iterator[Evidence]:
-    """By the watcher of this run, whose home the run's directory is in."""
-    from lastwords.evidence.store import NoSuchDeath, Store
+def recall_hang(is_about: Callable[[Evidence], bool]) -> Diagnosis | None:
+    """What `lastwords run --hang-after` has found out about a process of this run that hangs, the newest; None: nothing,
+    or nobody looks after this run. Cheap as long as this run has had no deaths.
+    """
+    directory = run_directory()
+    if directory is None or not is_watched():
+        return None
+    began = os.stat(os.path.join(directory, SOCKET)).st_mtime
+    found = [one for one in _kept_since(began) if one.hang is not None and is_about(one)]
+    if not found:
+        return None
+    from lastwords.diagnosis import diagnose
 
+    return diagnose(max(found, key=lambda one: one.time or 0.0))
+
+
+def _kept_since(moment: float) -> Iterator[Evidence]:
+    """By the watcher of this run, whose home the run's directory is in."""
     directory = run_directory()
     if directory is None:
         return
-    store = Store(os.path.dirname(os.path.dirname(directory)))
-    with contextlib.suppress(OSError), os.scandir(store.directory) as entries:
-        for entry in entries:
-            if time.time() - entry.stat().st_mtime < _RECENT:
+    home = os.path.dirname(os.path.dirname(directory))
+    with contextlib.suppress(OSError), os.scandir(os.path.join(home, "deaths")) as entries:
+        names = [entry.name for entry in entries if entry.stat().st_mtime > moment]
+        if names:
+            from lastwords.evidence.store import NoSuchDeath, Store
+
+            for name in names:
                 with contextlib.suppress(NoSuchDeath):  # it is being written
-                    yield store.get(entry.name)
+                    yield Store(home).get(name)
 
 
 def _read_box(box: str, status: Status | None, now: float, kills: OomKills | None) -> Evidence | None:
+    """None: the worker died before it could begin one, the disk was full, or a `lastwords run` has put it away."""
     from lastwords.evidence import UnreadableBox, from_box
 
     try:
-        return from_box(box, status, _boxes_of_others(box), time=now, oom_kills=kills)
-    except UnreadableBox:  # a worker that died before it could begin one, or a disk that is full
+        # Held open, as it is read more than once and may be put away in between: a death that was read
+        # on a busy machine had its item, and no native stack.
+        with open(box, "rb") as held:
+            name = f"/proc/self/fd/{held.fileno()}"
+            return from_box(name, status, _boxes_of_others(box), time=now, oom_kills=kills)
+    except (UnreadableBox, OSError):
         return None
 
 
 def load_all() -> None:
     """Imports what explaining needs, for those who must choose the moment: nobody may fork in the middle of it."""
     from lastwords.diagnosis import diagnose
+    from lastwords.evidence import alone
     from lastwords.evidence.hang import from_hang
     from lastwords.evidence.store import Store
 
-    del diagnose, from_hang, Store
+    del alone, diagnose, from_hang, Store
 
 
 def _kept(evidence: Evidence, box: str | None) -> Evidence:

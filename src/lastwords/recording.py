@@ -17,7 +17,7 @@ from lastwords import _native
 from lastwords.record import after_import
 from lastwords.record.endings import record_exception
 from lastwords.record.home import home, new_run_directory
-from lastwords.record.items import LOAD, RUN, SEND, note_called
+from lastwords.record.items import LOAD, RUN, SEND, each_row, note_called
 from lastwords.record.kept import keep_own_box
 from lastwords.record.session import VARIABLE, enable, start
 
@@ -30,25 +30,33 @@ __all__ = [
     "RUN",
     "SEND",
     "Claims",
-    "ItemByItem",
     "ItemWords",
+    "KeptMemory",
+    "NamedIndices",
+    "Ring",
     "RunOfWorkers",
+    "Stretches",
+    "adapt_after_import",
     "begin",
     "begin_call",
     "begin_item",
+    "columns",
     "current_item",
     "describe",
     "describe_call",
+    "each_row",
     "enable",
     "end_item",
     "end_with_parent",
     "exit_status",
     "is_recording",
     "keep_own_box",
+    "makes_processes",
     "memory_kills",
     "note",
     "note_called",
     "note_stop",
+    "numbers",
     "phase",
     "prepare_to_fork",
     "record_exception",
@@ -67,8 +75,12 @@ begin, begin_call, phase = _native.begin, _native.begin_call, _native.phase
 describe_call, say_exit = _native.describe_call, _native.say_exit
 exit_status = _native.exit_status
 """How a process ended that somebody else has waited for, by its pidfd. NotImplementedError before Linux 6.15."""
-ItemWords = _native.ItemWords
-Claims, ItemByItem, end_with_parent = _native.Claims, _native.ItemByItem, _native.end_with_parent
+ItemWords, Ring, Stretches = _native.ItemWords, _native.Ring, _native.Stretches
+Claims, end_with_parent = _native.Claims, _native.end_with_parent
+NamedIndices, columns, numbers = _native.NamedIndices, _native.columns, _native.numbers
+"""For the batches of a DataLoader: its indices, each named; samples part by part; numbers as those of the machine."""
+KeptMemory = _native.KeptMemory
+"""A copy of some memory, that tells whether the memory has changed."""
 
 
 def begin_item(key: str, index: int | None = None) -> None:
@@ -103,15 +115,33 @@ def memory_kills(pid: int) -> MemoryKills:
     return tuple(_native.oom_kills(pid))
 
 
-def record_worker(directory: str | None, role: str, worker: int) -> bool:
-    """To be called first in a worker. False: it goes on without a black box."""
-    recording = start(directory) if directory is not None else is_recording()
+def record_worker(
+    directory: str | None, role: str, worker: int, *, makes_processes_later: bool = False
+) -> bool:
+    """To be called first in a worker. False: it goes on without a black box.
+
+    `makes_processes_later`: `makes_processes` is called before it makes a `multiprocessing.Process`.
+    """
+    put_off = after_import.OF_PROCESSES if makes_processes_later else frozenset()
+    recording = start(directory, put_off=put_off) if directory is not None else is_recording()
     _native.describe(role=role, worker=worker)
     return recording
 
 
+makes_processes = after_import.catch_up
+"""Does nothing the second time, and where nothing was put off."""
+
+
+def adapt_after_import(library: str, adapter: str) -> None:
+    """Calls `adapt` of the module `adapter` with the library: now, or when it is imported. Recorded or not."""
+    after_import.install({library: adapter})
+
+
 def prepare_to_fork() -> None:
-    """Loads, in the parent and once, what each forked worker would load when it is recorded: it starts twice as fast."""
+    """Loads and looks up, in the parent and once, what each forked worker would when it is recorded: it starts twice as
+    fast, and has less memory of its own.
+    """
+    _native.prepare_to_fork()
     for library, adapters in after_import.ADAPTERS.items():
         if library in sys.modules:
             for adapter in adapters.split():
@@ -121,12 +151,17 @@ def prepare_to_fork() -> None:
                     pass  # the worker notes it in its record
 
 
+_own_lock = threading.Lock()
+# Another thread may hold it when we are forked, and never lets it go there. Its own function and none of ours: of each page
+# that a function of Python touches, every fork of the job has a copy.
+os.register_at_fork(after_in_child=_own_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001  # as in threading
+
+
 class RunOfWorkers:
     """Where the workers of this process keep their boxes: the run it belongs to, or one of its own."""
 
     _own: ClassVar[dict[int, tuple[str, int]]] = {}
     """By pid, since a forked process copies this: the directory, and how many supervisors use it."""
-    _lock = threading.Lock()
 
     def __init__(self) -> None:
         self.is_watched = False
@@ -136,7 +171,7 @@ class RunOfWorkers:
         if self.directory is not None:
             self.is_watched = os.path.exists(os.path.join(self.directory, "watcher"))
             return
-        with self._lock:
+        with _own_lock:
             try:
                 self.directory, users = self._own.get(os.getpid()) or (new_run_directory(home()), 0)
             except OSError as refused:
@@ -164,7 +199,7 @@ class RunOfWorkers:
     def close(self) -> None:
         if self._owner is None:
             return
-        with self._lock:
+        with _own_lock:
             directory, users = self._own[self._owner]
             if users > 1:
                 self._own[self._owner] = (directory, users - 1)
@@ -176,14 +211,6 @@ class RunOfWorkers:
             os.rmdir(directory)
         except OSError:
             pass  # whoever lists deaths next tidies it up
-
-
-def _forget_lock_of_parent() -> None:
-    """Another thread may have held it when we were forked, and never lets it go here."""
-    RunOfWorkers._lock = threading.Lock()  # noqa: SLF001  # our own
-
-
-os.register_at_fork(after_in_child=_forget_lock_of_parent)
 
 
 def _unlink(path: str) -> None:

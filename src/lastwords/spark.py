@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from lastwords.engines.spark import driver
+from lastwords.engines.spark import connect, driver
 from lastwords.engines.spark.quarantine import quarantine
 from lastwords.engines.spark.report import Death, deaths
 from lastwords.engines.spark.settings import Wishes
@@ -25,10 +25,17 @@ def configure(builder: Builder, *, hang_after: float | None = None, kill_hung: b
 
     With `hang_after`, a worker that is longer than so many seconds on one row or batch is explained in its
     executor's log; with `kill_hung` it is then killed, its task fails, and the driver's exception explains the hang.
+
+    A session of a Spark Connect server that runs already (`builder.remote("sc://...")`) has that server's settings.
     """
     import importlib
 
-    driver.wish(Wishes(hang_after, kill_hung))
+    wishes = Wishes(hang_after, kill_hung)
+    if connect.is_elsewhere(builder):
+        connect.adapt(importlib.import_module(connect.MODULE))
+        connect.tell_what_is_not_ours(wishes)
+        return builder
+    driver.wish(wishes)
     module: Any = importlib.import_module("pyspark")
     driver.adapt(importlib.import_module(module.SparkContext.__module__))
     return builder

@@ -6,11 +6,13 @@ import stat
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lastwords.evidence import outbox as module
-from lastwords.evidence import sending
+from lastwords.evidence import places, sending
 from lastwords.evidence.gathered import Gathered
+from lastwords.evidence.model import TriedAlone
 from lastwords.evidence.outbox import Outbox
 from lastwords.evidence.places import open_place
 from lastwords.evidence.store import Store
@@ -35,6 +37,28 @@ def test_what_a_place_refuses_waits_and_goes_when_it_is_back(outbox: Outbox, tmp
     sending.send_all(outbox)
     assert outbox.is_empty() and box.refused == ""
     assert Gathered(open_place(str(place))).all() == tuple(reversed(some))
+
+
+def test_what_a_death_learns_takes_its_place(outbox: Outbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also while it is on its way."""
+    one, place = death(), tmp_path / "deaths"
+    learnt = msgspec.structs.replace(one, tried_alone=TriedAlone(source="test", outcome="passed", tries=1))
+    place.mkdir()
+    outbox.add(str(place), one)
+    put = places._Directory.put
+
+    def put_and_learn(self: object, name: str, content: bytes) -> None:
+        monkeypatch.undo()
+        put(self, name, content)  # type: ignore[arg-type]  # it is one
+        outbox.add(str(place), learnt)
+
+    monkeypatch.setattr(places._Directory, "put", put_and_learn)
+    sending.send_all(outbox)
+    assert Gathered(open_place(str(place))).all() == (one,)
+    assert not outbox.is_empty()
+    sending.send_all(outbox)
+    assert Gathered(open_place(str(place))).all() == (learnt,)
+    assert outbox.is_empty()
 
 
 def test_each_place_gets_its_own(outbox: Outbox, tmp_path: Path):

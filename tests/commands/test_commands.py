@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lastwords.commands._group import group
-from lastwords.evidence import Item
+from lastwords.evidence import Item, room
 from lastwords.evidence.store import Store
 from tests.cases import evidence_of
 
@@ -108,6 +108,8 @@ class TestExplain:
             (["--signal", "SIGTERM", "--exit-code", "3"], "give one"),
             (["--signal", "SIGNOPE"], "there is no signal called SIGNOPE"),
             (["abcd1234"], "no death here is called abcd1234"),
+            (["train.log"], "there is no file train.log, and no death here is called so"),
+            (["/"], "/ is a directory: give the logs in it, of one death"),
             (["--exit-code", "139", "--why-not", "bad-luck"], "there is no cause called bad-luck"),
         ],
     )
@@ -146,6 +148,15 @@ class TestExplain:
         death = keep(home, "null-dereference")
         result = lastwords("explain", death, "--html", str(tmp_path / "no" / "x.html"), home=home)
         assert result.exit_code == 2 and "cannot write" in result.stderr
+
+    def test_an_archive_says_what_to_type(self, tmp_path: Path):
+        packed = tmp_path / "my job.zst"
+        packed.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(32))
+        result = lastwords("explain", str(packed))
+        assert result.exit_code == 2 and result.stderr == (
+            f"lastwords: cannot read {packed}: it is compressed by zstd, which is not unpacked here"
+            f" · try: zstdcat '{packed}' | lastwords explain -\n"
+        )
 
     def test_a_log_is_explained(self, tmp_path: Path):
         (tmp_path / "job.log").write_text("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0)")
@@ -277,3 +288,15 @@ def test_it_runs_as_a_module():
     )
     assert done.returncode == 1
     assert "SIGSEGV" in done.stdout
+
+
+def test_list_and_show_say_what_went_for_want_of_room(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(room.VARIABLE, "20")
+    ids = [keep(home, "abort", time=float(number)) for number in range(30)]
+    listed = lastwords("list", home=home)
+    assert listed.exit_code == 0
+    assert f"{30 - len(Store(home).all())} older deaths were removed to make room" in listed.stderr
+    shown = lastwords("show", ids[0], home=home)
+    assert shown.exit_code == 2
+    assert "removed to make room, it may be one of them" in shown.stderr
+    assert "removed" not in lastwords("show", ids[-1], home=home).output

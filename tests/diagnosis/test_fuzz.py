@@ -21,7 +21,7 @@ FIELDS = [
 DEATHS = [evidence_of(name) for name in names()]
 LOGS = [case.log for case in own()]
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

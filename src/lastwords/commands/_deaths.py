@@ -10,17 +10,18 @@ from pathlib import Path
 
 from lastwords.commands import _problems as problems
 from lastwords.diagnosis.explain import from_file
-from lastwords.evidence import Evidence, UnreadableBox, places
+from lastwords.evidence import Evidence, UnreadableBox, places, room
 from lastwords.evidence import store as deaths
 from lastwords.evidence.core import UnreadableCore
-from lastwords.evidence.text import from_stream
+from lastwords.evidence.text import UnreadableLog, from_stream
 
 
 def find(home: Path, death: str) -> Evidence:
+    store = deaths.Store(home)
     try:
-        return deaths.Store(home).get(death)
+        return store.get(death)
     except deaths.NoSuchDeath:
-        raise problems.NoSuchDeath(death) from None
+        raise problems.NoSuchDeath(death, store.dropped) from None
     except deaths.AmbiguousId as error:
         raise problems.AmbiguousId(death, error.ids) from None
 
@@ -46,10 +47,18 @@ def every(home: Path, url: str | None) -> tuple[Sequence[Evidence], Sequence[str
     if url is None:
         unwatched.take_up(home)
         store = deaths.Store(home)
-        return store.all(), store.notes
+        return store.all(), [*store.notes, *_dropped(store.dropped)]
     with _reachable(url):
         gathered = Gathered(places.open_place(url))
         return gathered.all(), gathered.notes
+
+
+def _dropped(many: int) -> list[str]:
+    if not many:
+        return []
+    were = "1 older death was" if many == 1 else f"{many:,} older deaths were"
+    kept = f"{room.VARIABLE}=N keeps N, {room.MOST:,} if nothing is said; 0 keeps all"
+    return [f"{were} removed to make room, of the most frequent kind the oldest first ({kept})"]
 
 
 @contextlib.contextmanager
@@ -62,18 +71,22 @@ def _reachable(url: str) -> Iterator[None]:
 
 def read(home: Path, target: str) -> Evidence:
     """TARGET is `-`, a death's id, or the path of a box, a core or a log; a file of that name comes first."""
-    if target == "-":
-        return from_stream(sys.stdin.buffer, name="standard input")
-    if not os.path.lexists(target):
+    if not os.path.lexists(target) and target != "-":
+        if os.sep in target or "." in target:
+            raise problems.NoSuchFile(target)
         return find(home, target)
+    if os.path.isdir(target):
+        raise problems.IsADirectory(target)
     try:
-        return from_file(target)
+        return from_stream(sys.stdin.buffer, name="standard input") if target == "-" else from_file(target)
     except UnreadableBox as error:
         if isinstance(error.__cause__, OSError):
             raise problems.CannotRead(target, error.reason) from None
         raise problems.NotABox(target, error.reason) from None
     except UnreadableCore as error:
         raise problems.CannotRead(target, error.reason) from None
+    except UnreadableLog as error:
+        raise problems.CannotRead(target, error.reason, error.then) from None
     except OSError as error:
         raise problems.CannotRead(target, error.strerror or "cannot be read") from None
 

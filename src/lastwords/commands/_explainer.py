@@ -25,6 +25,8 @@ class Explainer:
         self.program = program
         self.ids: list[str] = []
         """Of the deaths that were kept, in order."""
+        self.passed_alone: list[str] = []
+        """Of those whose item passed when the job tried it again alone."""
 
     def explain(self, ended: Ended, related: Sequence[str]) -> bool:
         """Keeps the death and shows it; False if it could not be kept."""
@@ -55,6 +57,22 @@ class Explainer:
             except Exception as error:  # noqa: BLE001  # the terminal may be gone; the hang is kept
                 say(f"pid {hung.process.pid} hangs, and showing it failed: {_words(error)}")
         return True
+
+    def learn(self, directory: str) -> None:
+        """What the job itself found out about its deaths: it leaves notes in the run's directory."""
+        from lastwords.endings import PASSED
+        from lastwords.evidence import alone
+        from lastwords.evidence.store import Store
+
+        try:
+            notes, store = list(alone.taken(directory)), Store(self._home)
+            deaths = [store.get(one) for one in self.ids] if notes else []
+            for note, death in ((note, alone.about(note, deaths)) for note in notes):
+                if death is not None:
+                    store.learn(death.id, note.found)
+                    self.passed_alone += [death.id] if note.found.outcome == PASSED else []
+        except Exception as error:  # noqa: BLE001  # the deaths stay as they were kept, and the job ends as it ended
+            say(f"what became of items that were tried again could not be kept: {_words(error)}")
 
     def write_page(self, file: str) -> None:
         """All deaths that were kept, on one page. What goes wrong is said, and the job's status stays its own."""
@@ -88,6 +106,8 @@ def closing_lines(outcome: Outcome, explainer: Explainer) -> list[str]:
         then = f"; the job then ended with {outcome.consequences[-1].words}" if outcome.consequences else ""
         after = f" · next: {explainer.program} {_next_command(ids)}" if ids else ""
         lines.append(f"{' and '.join(filter(None, counts))} in this job{then}{after}")
+    if explainer.passed_alone:
+        lines.append(_passed_alone(explainer))
     lines += [f"the box of pid {one.process.pid} is kept: {one.process.box}" for one in outcome.unexplained]
     if outcome.still_running:
         pids = ", ".join(str(process.pid) for process in outcome.still_running[:8])
@@ -96,6 +116,12 @@ def closing_lines(outcome: Outcome, explainer: Explainer) -> list[str]:
     if files:
         lines.append(f"{_left_behind(files)} · to remove: {explainer.program} clean")
     return lines
+
+
+def _passed_alone(explainer: Explainer) -> str:
+    ids = explainer.passed_alone
+    many = f"{len(ids)} items that killed a worker" if len(ids) > 1 else "an item that killed a worker"
+    return f"{many} passed when run again alone · next: {explainer.program} show {ids[0]}"
 
 
 def _left_behind(files: Sequence[Leftover]) -> str:
@@ -137,10 +163,12 @@ def _keep(home: str, ended: Ended, related: Sequence[str]) -> Diagnosis:
     from lastwords.evidence.growth import Shared, with_growth
     from lastwords.evidence.life import parent_end
     from lastwords.evidence.machine import with_machine
+    from lastwords.evidence.ordered import with_orders
     from lastwords.evidence.store import Store
 
     counts = (ended.seen.descriptors, ended.seen.threads)
     evidence = with_machine(_evidence(ended, related), ended.machine, counts)
+    evidence = with_orders(evidence, ended.orders)
     record = (
         box.read(ended.process.box) if ended.process.box is not None and ended.state is not None else None
     )

@@ -37,6 +37,8 @@ def run_job(
         _close(directory, None)
         say(str(refused))
         sys.exit(refused.exit_code)
+    if directory is not None and explainer.ids:
+        explainer.learn(directory.path)
     _close(directory, outcome)
     if outcome.leftovers:
         from lastwords.watch.cleaning import keep

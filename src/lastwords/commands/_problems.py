@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import IO, Any
 
 import click
@@ -62,13 +63,31 @@ class NotABox(Problem):
 
 
 class CannotRead(Problem):
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"cannot read {path}", reason=reason)
+    """`then` may have {} for the file."""
+
+    def __init__(self, path: str, reason: str, then: str = "") -> None:
+        name, file = ("standard input", "FILE") if path == "-" else (path, shlex.quote(path))
+        super().__init__(f"cannot read {name}", reason=reason, then=then.format(file))
+
+
+class NoSuchFile(Problem):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"there is no file {path}, and no death here is called so", then="lastwords list")
+
+
+class IsADirectory(Problem):
+    def __init__(self, path: str) -> None:
+        folder = shlex.quote(path.rstrip("/") or "/")
+        reason = "give the logs in it, of one death"
+        super().__init__(f"{path} is a directory", reason=reason, then=f"lastwords explain {folder}/*.log")
 
 
 class NoSuchDeath(Problem):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no death here is called {name}", then="lastwords list")
+    def __init__(self, name: str, dropped: int = 0) -> None:
+        reason = (
+            f"{dropped:,} older ones have been removed to make room, it may be one of them" if dropped else ""
+        )
+        super().__init__(f"no death here is called {name}", reason=reason, then="lastwords list")
 
 
 class NoSuchDeathThere(Problem):

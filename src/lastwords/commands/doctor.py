@@ -10,6 +10,7 @@ from lastwords.commands._command import Command
 from lastwords.commands._problems import Problem
 
 if TYPE_CHECKING:
+    from lastwords.diagnosis.model import Verdict
     from lastwords.prevent.doctor import Report
     from lastwords.prevent.patient import Patient
     from lastwords.prevent.trial import Dose
@@ -126,6 +127,8 @@ def _untried(ctx: click.Context, workers: int | None, batch: str | None, *, quic
 def _tried(
     ctx: click.Context, words: tuple[str, ...], dose: Dose, *, quick: bool
 ) -> tuple[Report, list[str]]:
+    import msgspec
+
     from lastwords.prevent import doctor, needs, trial
     from lastwords.prevent.patient import Patient
 
@@ -133,9 +136,11 @@ def _tried(
     click.echo(say, err=True)
     try:
         with trial.tried(words, dose) as (found, home):
-            explained = _explained(home)
+            causes = _causes(home, found.said)
     except trial.JobRefused as error:
         raise NotStarted(str(error)) from None
+    found = msgspec.structs.replace(found, causes=tuple(one.id for one in causes))
+    explained = [f"{one.id} {one.confidence:.0%}: {one.sentence}" for one in causes][:3]
     patient = Patient(str(ctx.obj), trial=found, asks_interpreter=not quick, scans=not quick)
     _begin_scan(patient)
     return doctor.examine(patient, needs.of_trial(found), _host()), explained
@@ -151,13 +156,15 @@ def _begin_scan(patient: Patient) -> None:
         click.echo("lastwords: reading the installed libraries; the next time they are known …", err=True)
 
 
-def _explained(home: str) -> list[str]:
-    """What died in the trial, in one sentence each."""
-    from lastwords.diagnosis import diagnose
+def _causes(home: str, said: tuple[str, ...]) -> list[Verdict]:
+    """Of what died in the trial; of one that stands still for ever there is only what it wrote."""
+    from lastwords.diagnosis import diagnose, explain
     from lastwords.evidence.store import Store
 
-    best = [diagnose(evidence).best for evidence in Store(home).all()]
-    return [f"{one.id} {one.confidence:.0%}: {one.sentence}" for one in best if one is not None][:3]
+    diagnoses = [diagnose(evidence) for evidence in Store(home).all()]
+    if not diagnoses and said:
+        diagnoses = [diagnosis for diagnosis in (explain("\n".join(said)),) if diagnosis.is_claimed]
+    return [diagnosis.best for diagnosis in diagnoses if diagnosis.best is not None]
 
 
 def _host() -> str:

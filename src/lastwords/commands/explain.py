@@ -62,7 +62,8 @@ def command(
     """Explains a death from all that you have of it.
 
     TARGET is a death's id (see `lastwords list`), the path of a black box (.box), of a core file or of a log, or `-`
-    for a log on standard input. A log may be anybody's: a traceback, dmesg, Spark, Ray, Slurm, `kubectl describe`.
+    for a log on standard input. A log may be anybody's: a traceback, dmesg, Spark, Ray, Slurm, `kubectl describe`; and it
+    may be compressed (.gz, .bz2, .xz).
 
     Several TARGETs are put together: logs add what they say to the process that was recorded, and logs alone are taken
     for accounts of one death. Records of different processes are explained one after the other.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from lastwords.causes import alone
 from lastwords.causes.words import survived
 from lastwords.diagnosis import Diagnosis
 from lastwords.evidence.frames import (
     beside,
     blamed,
     faulting,
+    is_yours,
     python_frames,
     short_function,
     short_library,
@@ -34,9 +36,17 @@ def context(diagnosis: Diagnosis) -> Iterator[Line]:
     state = [*item, *_memory(evidence), *_progress(evidence)]
     if state:
         yield line(" · ".join(state), label="item" if item else None, tone="dim")
+    yield from _tried_alone(diagnosis)
     for other in diagnosis.causes[1:3]:
         if other.confidence >= ALSO_POSSIBLE and other.id != "unknown":
             yield line(f"{other.id} {round(other.confidence * 100)} %", label="also possible", tone="dim")
+
+
+def _tried_alone(diagnosis: Diagnosis) -> Iterator[Line]:
+    """Unless it stands among the proof already."""
+    words, best = alone.in_words(diagnosis.evidence), diagnosis.best
+    if words is not None and not (best and words in best.reasons_for):
+        yield line(words, label="tried alone")
 
 
 def native_place(evidence: Evidence) -> Line | None:
@@ -70,7 +80,9 @@ def _your_code(evidence: Evidence) -> Iterator[Line]:
     if elsewhere is not None:
         yield line(f"{_python(elsewhere)}  (another thread)", label="your code", tone="code")
     elif frame is not None:
-        yield line(_python(frame), label="your code", tone="code")
+        # Where a log or a stack has no frame of yours, the innermost is only where it was.
+        label = "your code" if is_yours(frame) or frame.file.startswith("<") else "at"
+        yield line(_python(frame), label=label, tone="code")
     if elsewhere is None and evidence.python_stack is not None and not evidence.python_stack.is_exact:
         yield line("called for this item; nobody saw where in it", label="", tone="dim")
     surfaced = yours(evidence.exception.surfaced) if evidence.exception else None

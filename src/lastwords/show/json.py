@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -18,10 +18,11 @@ from lastwords.evidence.model import (
     PythonFrame,
     PythonStack,
 )
-from lastwords.evidence.model import Growth as FoundGrowth
 from lastwords.evidence.model import HungThread as FoundThread
 from lastwords.show.quantities import utc
 from lastwords.show.secrets import mask_all
+
+Told = TypeVar("Told", bound=msgspec.Struct)
 
 
 class Item(msgspec.Struct, kw_only=True):
@@ -116,6 +117,18 @@ class ParentEnd(msgspec.Struct, kw_only=True):
     exit_code: int | None
 
 
+class TriedAlone(msgspec.Struct, kw_only=True):
+    outcome: str
+    """`passed`, `died the same way` or `died otherwise`."""
+    tries: int
+    others: int | None
+    """Workers that were there beside it when it died."""
+    others_then: int | None
+    """Of these, those that had something to do when the last try began."""
+    is_that_try: bool
+    """This death is that of the try; the one before it was in company."""
+
+
 class HungThread(msgspec.Struct, kw_only=True):
     tid: int
     name: str | None
@@ -151,6 +164,14 @@ class Hang(msgspec.Struct, kw_only=True):
     """Other processes of the job that were at work."""
     alike: int | None
     """How many of these hang in the same call."""
+    throttled: float | None
+    """Part of the time that its group was not let run."""
+    quota: float | None
+    """CPUs that its group may use; null: no limit."""
+    mount: str | None
+    """Where the file system is mounted that it waits for."""
+    file_system: str | None
+    """Its kind, and what is behind it: `nfs4 server:/data`."""
 
 
 class Missing(msgspec.Struct, kw_only=True):
@@ -177,6 +198,8 @@ class Document(msgspec.Struct, kw_only=True):
     """What grew from item to item; empty: nothing, null: nobody watched it."""
     parent_end: ParentEnd | None
     """Its parent had ended before it."""
+    tried_alone: TriedAlone | None
+    """What became of its item when it was run again, first in a fresh worker; null: nobody tried."""
 
 
 def render(diagnosis: Diagnosis) -> bytes:
@@ -208,8 +231,9 @@ def document(diagnosis: Diagnosis) -> Document:
         signature=diagnosis.signature,
         hang=_hang(evidence),
         machine=evidence.machine,
-        growth=None if evidence.growth is None else [_growth(one) for one in evidence.growth],
-        parent_end=_parent_end(evidence),
+        growth=None if evidence.growth is None else [_as_told(one, Growth) for one in evidence.growth],
+        parent_end=None if evidence.parent_end is None else _as_told(evidence.parent_end, ParentEnd),
+        tried_alone=None if evidence.tried_alone is None else _as_told(evidence.tried_alone, TriedAlone),
     )
 
 
@@ -309,6 +333,10 @@ def _hang(evidence: Evidence) -> Hang | None:
         parent_threads=found.parent_threads,
         others=found.others,
         alike=found.alike,
+        throttled=found.throttled,
+        quota=found.quota,
+        mount=found.mount,
+        file_system=found.file_system,
     )
 
 
@@ -324,27 +352,6 @@ def _hung_thread(thread: FoundThread) -> HungThread:
     )
 
 
-def _growth(found: FoundGrowth) -> Growth:
-    return Growth(
-        name=found.name,
-        per_item=found.per_item,
-        items=found.items,
-        per_second=found.per_second,
-        used=found.used,
-        limit=found.limit,
-        seconds_left=found.seconds_left,
-        alike=found.alike,
-        next_death=found.next_death,
-    )
-
-
-def _parent_end(evidence: Evidence) -> ParentEnd | None:
-    found = evidence.parent_end
-    if found is None:
-        return None
-    return ParentEnd(
-        pid=found.pid,
-        seconds_before=found.seconds_before,
-        signal=found.signal,
-        exit_code=found.exit_code,
-    )
+def _as_told(found: object, kind: type[Told]) -> Told:
+    """For facts that are told as they were found."""
+    return msgspec.convert(found, kind, from_attributes=True)

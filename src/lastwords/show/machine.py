@@ -46,16 +46,25 @@ def hang(evidence: Evidence) -> Iterator[Line]:
         )
     if found.ran is not None and found.waited is not None:
         yield line(
-            f"ran {found.ran:.0%} of one CPU, waited {found.waited:.0%} of the time for one", label="CPU"
+            f"ran {found.ran:.0%} of one CPU, waited {found.waited:.0%} of the time for one{_kept(found)}",
+            label="CPU",
         )
     for thread in found.threads[:MOST_THREADS]:
         yield line(_thread(thread), label=f"{thread.tid}", depth=1)
+
+
+def _kept(found: Hang) -> str:
+    if not found.throttled:
+        return ""
+    quota = f", which may use {found.quota:g} CPUs," if found.quota is not None else ""
+    return f"; its group{quota} was not let run {found.throttled:.0%} of it"
 
 
 def _standing(found: Hang) -> str:
     state = STATES.get(found.state or "", found.state or "in an unknown state")
     call = f", in {found.blocked_in}" if found.blocked_in not in (None, "running") else ""
     what = f" on {found.blocked_on}" if call and found.blocked_on else ""
+    what += f", {found.file_system} at {found.mount}" if what and found.mount else ""
     channel = f" ({found.wait_channel} in the kernel)" if found.wait_channel else ""
     return f"{state}{call}{what}{channel}"
 

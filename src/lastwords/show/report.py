@@ -68,7 +68,7 @@ def subject(process: Process | None) -> str:
     elif process.rank is not None:
         name = f"rank {process.rank}"
     else:
-        name = process.role or ("a worker" if process.is_child else "the job")
+        name = process.role or {True: "a worker", False: "the job", None: "a process"}[process.is_child]
     return f"{name} (pid {process.pid})"
 
 

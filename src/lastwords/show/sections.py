@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lastwords.causes import alone
 from lastwords.causes.words import hexadecimal
 from lastwords.diagnosis import Diagnosis, Verdict
 from lastwords.evidence.model import Evidence, Fault
@@ -64,6 +65,7 @@ def _death(evidence: Evidence) -> Iterator[Line]:
         if status
         else None,
         "signal": _fault(fault) if fault else None,
+        "tried alone": alone.in_words(evidence),
         "thread": f"{fault.thread_name or ''} {fault.thread}".strip() if fault and fault.thread else None,
         "CPU": evidence.cpu.model if evidence.cpu else None,
     }

@@ -105,7 +105,8 @@ def paint(lines: Iterator[Text], *, colour: bool) -> str:
 def lay_out(found: Report, width: int) -> Iterator[Text]:
     yield from _headline(found, width)
     yield from fold(found.sentence, "strong", width)
-    yield Text()
+    if found.proof or found.doubts:
+        yield Text()
     for line in (*found.proof, *found.doubts):
         yield from lay_out_line(line, width)
     if found.steps:
@@ -123,7 +124,7 @@ def lay_out_briefly(found: Report, width: int) -> Iterator[Text]:
     yield from _headline(found, width)
     yield from fold(found.sentence, "strong", width)
     for line in found.context:
-        if line.label in ("your code", None, ""):
+        if line.label in ("your code", "at", None, ""):
             yield from lay_out_line(line, width)
     for step in found.steps[:1]:
         yield from fold(step.text, "plain", width, first=f"{INDENT}fix  ", rest=INDENT * 2)

@@ -84,6 +84,10 @@ docs: $(STAMP)/native  ## writes the generated pages: causes, commands, JSON sch
 bench: $(STAMP)/native $(STAMP)/test $(STAMP)/heavy  ## all benchmarks, as ratios to a peer in the same run (BENCH="--quick startup")
 	@$(BIN)/python -m bench $(BENCH)
 
+.PHONY: fuzz
+fuzz: $(STAMP)/native $(STAMP)/test  ## the tests that make up their own input, with input that nobody has seen yet (FUZZ=20: so many times)
+	@for round in $$(seq $(or $(FUZZ),10)); do $(BIN)/python -m pytest -q -m hypothesis --hypothesis-profile=fuzz; done
+
 .PHONY: soak
 soak: $(STAMP)/native $(STAMP)/test  ## 200,000 tasks while workers are killed 2,000 times: no result may be lost (SOAK="--tasks 1000 --kills 10")
 	@$(BIN)/python -m tests.survive.test_chaos $(SOAK)
@@ -174,6 +178,7 @@ $(STAMP)/test: $(STAMP)/venv pyproject.toml constraints.txt
 	@touch $@
 
 $(STAMP)/heavy: $(STAMP)/venv pyproject.toml constraints.txt
+	@test -e $@ || tools/need.sh room
 	@echo "installing $(HEAVY_GROUPS) dependencies (gigabytes the first time)"
 	@$(LOCK) $(INSTALL) $(HEAVY_GROUPS:%=--group %)
 	@touch $@

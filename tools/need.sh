@@ -1,5 +1,5 @@
 #!/bin/sh
-# need.sh TOOL...: silent when each tool is here and new enough; else one line that says how to get it, and exit 2.
+# need.sh TOOL...: silent when each tool (and room on the disk) is here and new enough; else one line that says how to get it, and exit 2.
 set -u
 
 missing() {
@@ -48,6 +48,13 @@ need_cc() {
 
 need_node() {
     command -v node >/dev/null 2>&1 || missing "needs Node (Debian: apt-get install nodejs npm)"
+}
+
+# A full disk shows first as a hundred failing tests that say nothing of it.
+need_room() {
+    free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }')
+    [ -z "$free" ] || [ "$free" -ge 12 ] ||
+        missing "needs 12 GB of disk for torch, Spark and Ray, and $free GB are free here: make room, or run 'make test-fast'"
 }
 
 for tool in "$@"; do

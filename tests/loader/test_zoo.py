@@ -27,7 +27,7 @@ def is_an_items_fault(death: str) -> bool:
     expected = keeper.expected(death)
     if "place" in expected or "through" in expected or "dataloader" not in keeper.jobs(death):
         return False
-    return expected["cause"] not in ("external-kill", "python-exception")
+    return expected["cause"] != "external-kill"
 
 
 class Animals(Dataset):

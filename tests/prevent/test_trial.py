@@ -263,9 +263,10 @@ def test_a_thread_started_just_before_the_fork_counts_and_one_started_just_after
     """All three are born within one tick of the kernel's clock, most times."""
     for _ in range(20):
         parent = subprocess.Popen([sys.executable, "-c", FORKS_AT_ONCE], stdin=-1, stdout=-1)
+        assert parent.stdout is not None
         child = int(parent.stdout.readline())
         identity = {"parent": parent.pid, "start_ticks": sampling._start_ticks(child, child)}
         watched = [sampling.Watched(child, "", {"identity": identity}), sampling.Watched(parent.pid, "")]
         found = sampling._fork(watched[0], watched)
         parent.communicate(timeout=PATIENCE)
-        assert found.parent_threads == 1
+        assert found is not None and found.parent_threads == 1

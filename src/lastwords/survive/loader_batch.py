@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from torch.utils.data._utils import worker as torch_worker
 
 from lastwords.survive import loader_random, loader_worker
 from lastwords.survive.loader_report import LostItem, Record
+from lastwords.survive.loader_sieve import Raised, Skipped
 from lastwords.survive.loader_transport import unpack
 from lastwords.survive.loader_worker import FIRST_PROBE, WHOLE_BATCH, Fetched, Past, Plan
 from lastwords.survive.quarantine import Quarantine
@@ -23,14 +25,12 @@ if TYPE_CHECKING:
     from lastwords.survive.deaths import Death
     from lastwords.survive.policy import Policy, WorkerDied
 
+log = logging.getLogger("lastwords.survive")
+
 SHOWN = 8
 """Indices of a batch that are named in a message."""
 LARGE = 1 << 20
 """Bytes of a batch whose place is worth a word as soon as it is free."""
-
-
-class Skipped:
-    """In place of a batch of which nothing is left."""
 
 
 class Died(ExceptionWrapper):  # type: ignore[misc]  # torch is not looked into
@@ -83,7 +83,7 @@ class Feed:
         self.pasts[seat] = Past(after, random_at_start=before if self.plan.is_iterable else None)
 
     def arrived(self, task: Batch, fetched: Fetched) -> Past:
-        _, buffers, changes, state, timing = fetched
+        _, buffers, changes, state, timing, raised = fetched
         if self.plan.shelf is not None:
             self.plan.shelf.note(buffers)
         before = self.pasts[task.seat]
@@ -98,9 +98,19 @@ class Feed:
             past = replace(past, passed=past.passed + 1, index=task.index, state=state)
         self.pasts[task.seat] = past
         self.record.arrived(task.seat, task.index, timing)
+        for one in raised:
+            self._lose(one, task.number)
         if type(task.index) is list and task.index:
             self.last_good = task.index[0]
         return past
+
+    def _lose(self, raised: Raised, batch: int) -> None:
+        """An item that raised is tried again in the next epoch, and told once."""
+        lost = LostItem(raised.index, batch, "python-exception", f"raised {raised.words}", raised.substitute)
+        if not self.record.is_known(lost):
+            self.record.lose(lost)
+            self.quarantine.add_raised(lost.index, lost.how, raised.tries)
+            log.info("%s", lost)
 
     def lent(self, buffers: list[Any]) -> list[Any]:
         """With those in place of which only the place on the shelf has come."""

@@ -32,9 +32,10 @@ from torch.utils.data.dataloader import (
 from lastwords import recording
 from lastwords.survive import descriptors, loader_random, loader_state
 from lastwords.survive.guest import Guest
-from lastwords.survive.loader_batch import Batch, Delivery, Feed, Resume, Skipped
+from lastwords.survive.loader_batch import Batch, Delivery, Feed, Resume
 from lastwords.survive.loader_report import Record
 from lastwords.survive.loader_shelf import new_shelf
+from lastwords.survive.loader_sieve import Skipped
 from lastwords.survive.loader_worker import Past, Plan
 from lastwords.survive.pinned import pinning_for
 from lastwords.survive.policy import Policy
@@ -193,7 +194,7 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
                 )  # torch's code has just drawn a seed that nobody drew then
         pasts = list(state["workers"]) if state else [None] * self._num_workers
         self._pinning = pinning_for(self._prefetch_factor, record.report) if self._pin_memory else None
-        self._feed = Feed(self._plan(loader), policy, record, pasts)
+        self._feed = Feed(self._plan(loader, policy), policy, record, pasts)
         self._fork_gate = threading.Lock()
         context = loader.multiprocessing_context or multiprocessing.get_context(
             torch.multiprocessing.get_start_method()
@@ -228,7 +229,7 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
             self._start_pinning()
         self._reset(loader, first_iter=True)
 
-    def _plan(self, loader: Any) -> Plan:
+    def _plan(self, loader: Any, policy: Policy) -> Plan:
         init_fn = loader.worker_init_fn
         if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
             init_fn = functools.partial(_sharding_worker_init_fn, init_fn, self._world_size, self._rank)
@@ -245,6 +246,9 @@ class SurvivingIterator(_MultiProcessingDataLoaderIter):  # type: ignore[misc]  
             self._shared_seed,
             # A GPU's driver knows the workers' own memories, and no other.
             new_shelf(self._num_workers * self._prefetch_factor) if self._pinning is None else None,
+            # A function is asked by the trainer, which may have to end a worker first: about deaths only.
+            "raise" if callable(policy.on_poison) else policy.on_poison,
+            1 + policy.retries,
         )
 
     def _start_workers(self) -> None:

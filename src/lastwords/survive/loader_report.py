@@ -22,7 +22,7 @@ WORTH_SAYING = 0.05
 
 @dataclass(frozen=True)
 class LostItem:
-    """An item that killed its worker each time, and what became of it."""
+    """An item that killed its worker each time, or raised where the policy bears that, and what became of it."""
 
     index: Any
     batch: int
@@ -30,6 +30,11 @@ class LostItem:
     how: str
     substitute: Any = None
     """The index that took its place; None: it was skipped."""
+
+    def __str__(self) -> str:
+        fate = "skipped" if self.substitute is None else f"replaced by item {self.substitute}"
+        who = "it" if self.how.startswith("raised ") else "its worker"
+        return f"item {self.index} {fate}: {who} {self.how} ({self.cause or 'cause not known'})"
 
 
 @dataclass
@@ -82,9 +87,7 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.batches} batches from {len(self.workers)} workers, {len(self.deaths)} deaths"]
         lines += [self._waiting()] if self.total else []
-        for one in self.lost:
-            fate = "skipped" if one.substitute is None else f"replaced by item {one.substitute}"
-            lines.append(f"item {one.index} {fate}: its worker {one.how} ({one.cause or 'cause not known'})")
+        lines += [str(one) for one in self.lost]
         lines += self._advice()
         if self.slowest:
             shown = ", ".join(f"{index} ({seconds * 1000:.1f} ms)" for seconds, index in self.slowest[:3])
@@ -181,6 +184,10 @@ class Record:
 
     def lose(self, item: LostItem) -> None:
         self.report.lost.append(item)
+
+    def is_known(self, item: LostItem) -> bool:
+        """From an earlier epoch. Indices may be anything, also what cannot be compared."""
+        return any((str(one.index), one.how) == (str(item.index), item.how) for one in self.report.lost)
 
     def wanted(self) -> float:
         """The trainer asks for a batch."""

@@ -26,6 +26,7 @@ from lastwords.survive.loader_collate import collate_into_shared_memory
 from lastwords.survive.loader_gather import Gatherer, Unusual
 from lastwords.survive.loader_random import Changes, Snapshot
 from lastwords.survive.loader_shelf import Shelf
+from lastwords.survive.loader_sieve import LEFT_OUT, Raised, Sieve, Skipped
 from lastwords.survive.loader_transport import Tree, pack
 
 WHOLE_BATCH = -1
@@ -36,8 +37,8 @@ FIRST_PROBE = -2
 Timing = tuple[int, int, int]
 """Nanoseconds of the batch; of its slowest item; that item's position (-1: not known)."""
 UNKNOWN = (0, -1)
-Fetched = tuple[Tree | bytes, list[Any], Changes | None, Any, Timing]
-"""A batch as it travels: structure, buffers, how the random numbers changed, the stream's state, times."""
+Fetched = tuple[Tree | bytes, list[Any], Changes | None, Any, Timing, list[Raised]]
+"""A batch as it travels: structure, buffers, how the random numbers changed, the stream's state, times, bad items."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Plan:
     workers: int
     shared_seed: int | None
     shelf: Shelf | None
+    on_raise: str = "raise"
+    """Or "skip" or "substitute": what becomes of an item that raises."""
+    tries: int = 1
+    """Of each item of a batch that has raised."""
 
     @cached_property
     def is_iterable(self) -> bool:
@@ -114,6 +119,8 @@ class Loading:
         self._gatherer: Gatherer | None = None
         """Where nobody sees a batch before it is sent."""
         self._slowest: tuple[int, int] = UNKNOWN
+        self._sieve: Sieve | None = None
+        """Where items may raise."""
         self._watch: loader_random.Watch
 
     # Beginning: see torch.utils.data._utils.worker._worker_loop, step by step
@@ -165,6 +172,8 @@ class Loading:
             self._collated,
             self._plan.drop_last,
         )
+        if self._plan.on_raise != "raise" and not self._plan.is_iterable:
+            self._sieve = Sieve(self._dataset, self._plan.on_raise == "substitute", self._plan.tries)
         gatherer = Gatherer(self._plan.shelf)
         self._gatherer = gatherer if gatherer.is_for(self._plan.collate_fn) else None
 
@@ -226,7 +235,8 @@ class Loading:
         if self._plan.shelf is not None:
             self._plan.shelf.keep(buffers)
         timing = (time.monotonic_ns() - began, *self._slowest)
-        return data, buffers, self._changes(), self._stream.state(), timing
+        raised = self._sieve.take() if self._sieve is not None else []
+        return data, buffers, self._changes(), self._stream.state(), timing, raised
 
     def _changes(self) -> Changes | None:
         """The first time, all of it: nobody has been told yet."""
@@ -249,11 +259,12 @@ class Loading:
         if self._has_ended:
             return torch_worker._IterableDatasetStopIteration(self._seat)
         try:
-            return self._fetched(index)
+            return self._fetched(index) if self._sieve is None else self._fetched_good(index, self._sieve)
         except Exception as error:  # noqa: BLE001  # whatever the user's code raises is the trainer's
             if isinstance(error, StopIteration) and self._plan.is_iterable:
                 self._has_ended = True
                 return torch_worker._IterableDatasetStopIteration(self._seat)
+            recording.record_exception(error)
             return ExceptionWrapper(where=self._where)
 
     def _fetched(self, index: Any) -> Any:
@@ -265,12 +276,48 @@ class Loading:
             or getattr(self._dataset, "__getitems__", None)
         ):
             return self._fetcher.fetch(index)
+        return self._collated(self._samples(index))
+
+    def _fetched_good(self, index: Any, sieve: Sieve) -> Any:
+        """Without the items that raise."""
+        items = list(index) if self._plan.auto_collation else [index]
+        fates: dict[int, Any] = {}
         try:
-            samples = self._samples(index)
-            return self._collated(samples)
-        except Exception as error:
-            recording.record_exception(error)
-            raise
+            value = self._fetched(index)
+        except Exception as error:  # noqa: BLE001  # raised again where no item is to blame
+            value = self._sifted(items, fates, error, sieve)
+        sieve.good += len(items) - len(fates)
+        return value
+
+    def _sifted(self, items: list[Any], fates: dict[int, Any], error: Exception, sieve: Sieve) -> Any:
+        left = sieve.tries
+        while (found := sieve.fates(items, fates)) is not None:
+            # All pass by themselves: it raised by chance, or what puts them together does.
+            left = sieve.tries if found else left - 1
+            if left < 0:
+                break
+            fates |= found
+            loader_random.restore(self._watch.snapshot)
+            try:
+                return self._fetched_by_fate(items, fates)
+            except Exception as another:  # noqa: BLE001  # of the batch, which goes to the trainer
+                error = another
+        sieve.take()
+        raise error
+
+    def _fetched_by_fate(self, items: list[Any], fates: dict[int, Any]) -> Any:
+        assert worker.current is not None
+        left = [at for at in range(len(items)) if fates.get(at) is not LEFT_OUT]
+        if not left:
+            return Skipped()
+        if not self._plan.auto_collation or getattr(self._dataset, "__getitems__", None):
+            good = [fates.get(at, items[at]) for at in left]
+            return self._fetcher.fetch(good if self._plan.auto_collation else good[0])
+        # All are named, so that a death is found at its place in the batch; those that are left out are not asked for.
+        dataset, named = self._dataset, recording.NamedIndices(items, worker.current.items)
+        samples = [dataset[fates.get(at, item)] for at, item in enumerate(named) if at in left]
+        worker.current.at_item(WHOLE_BATCH, time.monotonic_ns())
+        return self._collated(samples)
 
     def _samples(self, indices: list[Any]) -> list[Any]:
         """One by one, and each named."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +23,26 @@ class Quarantine:
         self.path = os.fspath(path) if path is not None else None
 
     def add(self, error: WorkerDied, death: Death) -> None:
-        """Appends it in one write: several jobs may share the file."""
-        if self.path is None:
-            return
-        line = json.dumps(entry(error, death)) + "\n"
+        if self.path is not None:
+            self._append(self.path, entry(error, death))
+
+    def add_raised(self, index: Any, how: str, attempts: int) -> None:
+        """An item that killed nobody, and was given up all the same."""
+        if self.path is not None:
+            self._append(self.path, _entry_raised(index, how, attempts))
+
+    @staticmethod
+    def _append(path: str, found: dict[str, Any]) -> None:
+        """In one write: several jobs may share the file."""
+        line = json.dumps(found) + "\n"
         try:
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.write(descriptor, line.encode())
             finally:
                 os.close(descriptor)
         except OSError as refused:
-            sys.stderr.write(f"lastwords: {self.path}: poison not noted: {refused.strerror}\n")
+            sys.stderr.write(f"lastwords: {path}: poison not noted: {refused.strerror}\n")
 
     def read(self) -> Iterator[dict[str, Any]]:
         """What was noted; a line that is no entry is skipped."""
@@ -100,9 +109,29 @@ def entry(error: WorkerDied, death: Death) -> dict[str, Any]:
     }
 
 
+def _entry_raised(index: Any, how: str, attempts: int) -> dict[str, Any]:
+    return {
+        "key": str(index),
+        "index": index if isinstance(index, int) else None,
+        "cause": "python-exception",
+        "signature": None,
+        "how": how,
+        "step": "running",
+        "attempts": attempts,
+        "alone": None,
+        "time": time.time(),
+        "death": None,
+        "versions": _python(),
+    }
+
+
+def _python() -> dict[str, str]:
+    return {"python": sys.version.split()[0]}
+
+
 def _versions(death: Death) -> dict[str, str]:
     """Of Python, and of the packages whose code was on the dead worker's native stack: another may cure it."""
-    found = {"python": sys.version.split()[0]}
+    found = _python()
     stack = death.diagnosis.evidence.native_stack if death.diagnosis is not None else None
     for frame in stack.frames if stack is not None else ():
         if frame.package is not None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.result import Result, interval
+from bench.result import Result, paired
 
 NAME = "loader"
 WORKERS = 2
@@ -167,14 +167,12 @@ def scaling(turns: int, dataset: Any) -> Iterator[Result]:
         perfect.append(plain_rate(dataset, 32))
         theirs.append(steady_rate(loaders()["torch"], dataset, 32))
     for name, rates, limit in (("", ours, 0.97), (", torch's own loader", theirs, None)):
-        yield Result(
-            name=f"JPEG, of perfect scaling{name} ({turns} turns)",
-            ours=statistics.median(rates),
-            peer=statistics.median(perfect),
-            unit="items/s",
+        yield paired(
+            f"JPEG, of perfect scaling{name} ({turns} turns)",
+            list(zip(rates, perfect, strict=True)),
+            "items/s",
             limit=limit,
             better="higher",
-            interval=interval(list(zip(rates, perfect, strict=True))),
         )
 
 

@@ -6,7 +6,6 @@ trainer's process, where torch's thread makes its copies, and a trainer has some
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from bench.loader import Rows
-from bench.result import Result, interval
+from bench.result import Result, paired
 
 NAME = "pinned"
 WORKERS = 4
@@ -65,15 +64,7 @@ def side_by_side(name: str, dataset: Any, batch_size: int, rounds: int) -> Itera
                 (getattr(ours, what), getattr(theirs, what))
                 for ours, theirs in zip(found["ours"], found[peer], strict=True)
             ]
-            ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
-            yield Result(
-                name=f"{name}, {what}, {peer}",
-                ours=ours,
-                peer=theirs,
-                unit="µs/batch",
-                limit=1.0,
-                interval=interval(pairs),
-            )
+            yield paired(f"{name}, {what}, {peer}", pairs, "µs/batch", limit=1.0)
 
 
 def maker(name: str) -> Make:

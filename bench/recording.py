@@ -15,11 +15,10 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.result import Result, interval
+from bench.result import Result, paired
 
 NAME = "recording"
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,25 +91,17 @@ def job(name: str, subject: str, pairs: int, rounds: int) -> list[Result]:
         (f"{name} ({pairs} pairs, {rounds} turns each)", 0),
         (f"{name}, in CPU time of all its processes", 1),
     )
-    return [compare(words, [(ours[way], peer[way]) for ours, peer in medians]) for words, way in ways]
+    return [
+        paired(words, [(ours[way] / 1e6, peer[way] / 1e6) for ours, peer in medians], "ms", limit=1.01)
+        for words, way in ways
+    ]
 
 
 def control(name: str, subject: str, pairs: int, rounds: int) -> Result:
     """With nobody recorded: what two processes that do the same differ by."""
     medians = [take_turns(subject, rounds, first=n % 2, recorded=(False, False)) for n in range(pairs)]
-    found = compare(f"{name} ({pairs} pairs, {rounds} turns each)", [(a.clock, b.clock) for a, b in medians])
-    return replace(found, limit=None)
-
-
-def compare(name: str, medians: list[tuple[int, int]]) -> Result:
-    return Result(
-        name=name,
-        ours=statistics.median(ours for ours, _ in medians) / 1e6,
-        peer=statistics.median(peer for _, peer in medians) / 1e6,
-        unit="ms",
-        limit=1.01,
-        interval=interval(medians),
-    )
+    clocks = [(a.clock / 1e6, b.clock / 1e6) for a, b in medians]
+    return paired(f"{name} ({pairs} pairs, {rounds} turns each)", clocks, "ms")
 
 
 def take_turns(

@@ -19,11 +19,12 @@ class Result:
     unit: str
     limit: float | None = None  # None: for information
     better: Literal["lower", "higher"] = "lower"
+    of_pairs: float | None = None  # the ratio, where the two were measured in pairs
     interval: tuple[float, float] | None = None  # of the ratio, 95 %
 
     @property
     def ratio(self) -> float:
-        return self.ours / self.peer
+        return self.ours / self.peer if self.of_pairs is None else self.of_pairs
 
     @property
     def ok(self) -> bool:
@@ -49,15 +50,37 @@ class Result:
         ]
 
 
+def paired(
+    name: str,
+    pairs: Sequence[tuple[float, float]],
+    unit: str,
+    *,
+    limit: float | None = None,
+    better: Literal["lower", "higher"] = "lower",
+) -> Result:
+    """The median of the pairs' own ratios, since the two of a pair share their moment and their luck.
+
+    Not the ratio of the two medians, which come from different moments: of 48 pairs of the same thing on a machine with
+    16 cores that was 1.014, where the pairs' own was 1.004.
+    """
+    return Result(
+        name=name,
+        ours=statistics.median(ours for ours, _ in pairs),
+        peer=statistics.median(peer for _, peer in pairs),
+        unit=unit,
+        limit=limit,
+        better=better,
+        of_pairs=statistics.median(ours / peer for ours, peer in pairs),
+        interval=interval(pairs),
+    )
+
+
 def interval(pairs: Sequence[tuple[float, float]], draws: int = 400) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the ratio of medians; pairs are drawn whole, since they share their moment."""
+    """The 95 % bootstrap interval of the median of the pairs' ratios."""
     rng = random.Random(0)
-    ratios = []
-    for _ in range(draws):
-        drawn = rng.choices(pairs, k=len(pairs))
-        ratios.append(statistics.median(a for a, _ in drawn) / statistics.median(b for _, b in drawn))
-    ratios.sort()
-    return ratios[int(draws * 0.025)], ratios[int(draws * 0.975) - 1]
+    ratios = [ours / peer for ours, peer in pairs]
+    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(draws))
+    return medians[int(draws * 0.025)], medians[int(draws * 0.975) - 1]
 
 
 HEADER = ["benchmark", "ours", "peer", "ratio (95 %)", "limit", "verdict"]

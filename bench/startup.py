@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bench.result import Result, interval
+from bench.result import Result, interval, paired
 
 NAME = "startup"
 LIMIT = 1.01
@@ -70,15 +69,8 @@ def clock_of(start: Start) -> int:
 
 
 def result(name: str, pairs: Pairs, of: Callable[[Start], int], limit: float | None) -> Result:
-    figures = [(of(ours), of(peer)) for ours, peer in pairs]
-    return Result(
-        name=f"{name} ({len(pairs)} runs each)",
-        ours=statistics.median(pair[0] for pair in figures) / 1e6,
-        peer=statistics.median(pair[1] for pair in figures) / 1e6,
-        unit="ms",
-        limit=limit,
-        interval=interval(figures),
-    )
+    figures = [(of(ours) / 1e6, of(peer) / 1e6) for ours, peer in pairs]
+    return paired(f"{name} ({len(pairs)} runs each)", figures, "ms", limit=limit)
 
 
 def compare(quick: bool, *venv_options: str) -> Pairs:

@@ -27,7 +27,7 @@ def is_an_items_fault(death: str) -> bool:
     expected = keeper.expected(death)
     if "place" in expected or "through" in expected or "dataloader" not in keeper.jobs(death):
         return False
-    return expected["cause"] != "external-kill"
+    return expected["cause"] not in ("cuda-in-fork", "external-kill")  # the trainer's, and somebody else's
 
 
 class Animals(Dataset):

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
 
 from lastwords.engines.spark.report import MOST_TASKS, Death, parse, say
 
 SECONDS = 2.0
-"""For the server, and for each page of its web interface."""
+"""For the server, and to be let in by its web interface."""
+MOST_SECONDS = 10.0
+"""For all pages of that together. The first one loads hundreds of classes: over 2 s were seen on a busy machine."""
 FIRST_PORT, PORTS = 4040, 4
 """Spark takes the next port where one is taken, by another Spark most often."""
 APP, ENABLED, PORT, HOST = "spark.app.id", "spark.ui.enabled", "spark.ui.port", "spark.driver.host"
@@ -45,13 +47,14 @@ def deaths(client: Any) -> Iterator[Death]:
     known = _settings(client)
     if known.get(ENABLED) == "false" or APP not in known:
         return
-    base, jobs = _find_interface(client, known)
+    pages = _find_interface(client, known)
+    jobs, stages = pages.get("jobs"), pages.get("stages")
     tag = f"_Session_{client._session_id}_"
     ours = {stage for job in jobs for stage in job["stageIds"] if any(tag in one for one in job["jobTags"])}
-    for stage in sorted(_page(f"{base}/stages"), key=lambda one: int(one["stageId"])):
+    for stage in sorted(stages, key=lambda one: int(one["stageId"])):
         if stage["stageId"] in ours and stage["numFailedTasks"]:
             attempt = f"{stage['stageId']}/{stage['attemptId']}"
-            for task in _page(f"{base}/stages/{attempt}/taskList?status=failed&length={MOST_TASKS}"):
+            for task in pages.get(f"stages/{attempt}/taskList?status=failed&length={MOST_TASKS}"):
                 found = parse(task.get("errorMessage", ""), task["host"], task["executorId"])
                 if found is not None:
                     yield found
@@ -68,25 +71,45 @@ def _settings(client: Any) -> dict[str, str]:
     return {pair.key: pair.value for pair in answer.pairs if pair.HasField("value")}
 
 
-def _find_interface(client: Any, known: dict[str, str]) -> tuple[str, list[Any]]:
-    """Where this application's pages are, and that of its jobs."""
+def _find_interface(client: Any, known: dict[str, str]) -> _Pages:
+    """Where this application's pages are."""
     first = int(known.get(PORT, FIRST_PORT))
     hosts = dict.fromkeys((str(client.host), known.get(HOST, str(client.host))))
+    end = time.monotonic() + MOST_SECONDS
     reason: OSError = ConnectionError("Spark has no web interface there")
     for host in hosts:
         for port in range(first, first + PORTS):
-            base = f"http://{host}:{port}/api/v1/applications/{known[APP]}"
+            pages = _Pages(host, port, known[APP], end)
             try:
-                return base, _page(f"{base}/jobs")
-            except HTTPError as error:  # another application's
+                pages.get("")
+            except _OfAnother as error:
                 reason = error
             except OSError as error:
                 reason = error
                 break
+            else:
+                return pages
     raise reason
 
 
-def _page(address: str) -> Any:
+class _OfAnother(OSError):
+    """There is a Spark, and it does not know this application."""
+
+
+class _Pages:
     """Straight from there: a proxy for the web knows no hosts of a cluster."""
-    with build_opener(ProxyHandler({})).open(address, timeout=SECONDS) as page:
-        return json.load(page)
+
+    def __init__(self, host: str, port: int, application: str, end: float) -> None:
+        self._address = host, port
+        self._base = f"/api/v1/applications/{application}"
+        self._end = end
+
+    def get(self, path: str) -> Any:
+        with contextlib.closing(HTTPConnection(*self._address, timeout=SECONDS)) as connection:
+            connection.connect()
+            connection.sock.settimeout(max(0.1, self._end - time.monotonic()))
+            connection.request("GET", f"{self._base}/{path}".rstrip("/"))
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                raise _OfAnother(f"{answer.status} {answer.reason}")
+            return json.load(answer)

@@ -201,6 +201,12 @@ class TestSourceCode:
         ("/opt/venv/lib/python3.11/site-packages/torch/x.py", False),
         ("/usr/lib/python3/dist-packages/numpy/x.py", False),
         ("<frozen importlib._bootstrap>", False),
+        (r"C:\Python311\Lib\multiprocessing\reduction.py", False),
+        (r"D:\env\lib\site-packages\torch\x.py", False),
+        (r"D:\jobs\lib\parts.py", True),
+        ("multiprocessing/queues.py", False),
+        ("torch/utils/data/dataloader.py", False),
+        ("tools/train.py", True),
     ],
 )
 def test_your_code_is_told_from_the_rest(file: str, is_mine: bool):

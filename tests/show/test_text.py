@@ -12,6 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from lastwords.diagnosis import diagnose
 from lastwords.evidence import Item
+from lastwords.evidence.text import from_text
 from lastwords.show import json as show_json
 from lastwords.show import listing, text, why_not
 from lastwords.show.clean import clean
@@ -139,6 +140,14 @@ def test_certainty_is_never_100_percent():
         "99 %",
         "99 %",
     ]
+
+
+def test_a_line_of_a_log_is_quoted_once():
+    """It may be two reasons: a fork that was in the middle of something, and who waits for that."""
+    line = (
+        "objc[9]: +[NSNumber initialize] may have been in progress in another thread when fork() was called."
+    )
+    assert text.render(diagnose(from_text(line)), width=200).count("objc[9]") == 1
 
 
 def test_a_death_that_is_not_kept_is_not_offered_again():

@@ -11,7 +11,13 @@ from lastwords.evidence.model import Evidence, Fault, NativeFrame, PythonFrame
 
 # Faults in these are the callers' doing: strlen(NULL), memcpy past the end, raise() after abort().
 _C_LIBRARY = re.compile(r"(libc|libm|libpthread|ld-linux[\w-]*|libgcc_s|libstdc\+\+|ld-musl[\w-]*)[-.]")
-_STANDARD_LIBRARY = re.compile(r"/lib(64)?/python\d\.\d+/")
+_STANDARD_LIBRARY = re.compile(
+    r"/lib(64)?/python\d\.\d+/|(?:^|/[Ll]ib/)(?:multiprocessing|concurrent/futures|asyncio|importlib)/"
+)
+# As people shorten the paths of a traceback before they show it to others.
+_SHORTENED = re.compile(
+    r"^(?:torch|numpy|pandas|ray|celery|billiard|joblib|dask|distributed|pyspark|tensorflow|gunicorn|airflow|transformers)/"
+)
 _TEMPLATE = re.compile(r"<[^<>]*>")
 _ABI_TAG = re.compile(r"\.(cpython-[\w-]+|abi3)\.so$")
 LONGEST_FUNCTION = 4096
@@ -116,5 +122,6 @@ def yours(frames: Iterable[PythonFrame]) -> PythonFrame | None:
 def is_yours(frame: PythonFrame) -> bool:
     if frame.file.startswith("<"):
         return False
-    is_installed = any(part in frame.file for part in _INSTALLED)
-    return not is_installed and _STANDARD_LIBRARY.search(frame.file) is None
+    file = frame.file.replace("\\", "/")  # as Windows writes them
+    is_installed = any(part in file for part in _INSTALLED) or _SHORTENED.match(file) is not None
+    return not is_installed and _STANDARD_LIBRARY.search(file) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import PurePath, PureWindowsPath
 
 from lastwords.causes import alone
 from lastwords.causes.words import survived
@@ -97,8 +97,8 @@ def _python(frame: PythonFrame) -> str:
 
 def short_path(path: str) -> str:
     """The file's name; with its folder where the name alone says nothing."""
-    whole = PurePath(path)
-    return str(PurePath(*whole.parts[-2:])) if whole.name in ANONYMOUS_NAMES else whole.name or path
+    whole = PureWindowsPath(path) if "\\" in path else PurePath(path)
+    return str(type(whole)(*whole.parts[-2:])) if whole.name in ANONYMOUS_NAMES else whole.name or path
 
 
 def _item(evidence: Evidence) -> Iterator[str]:

@@ -90,7 +90,8 @@ def _on_item(evidence: Evidence) -> str:
 
 def _proof(evidence: Evidence, best: Verdict | None) -> list[Line]:
     terms = best.terms if best else ()
-    reasons = [line(term.text) for term in terms if term.weight > 0 and term.name not in SAID_ELSEWHERE]
+    texts = [term.text for term in terms if term.weight > 0 and term.name not in SAID_ELSEWHERE]
+    reasons = [line(text) for text in dict.fromkeys(texts)]  # one line of a log may be two reasons
     place = context.native_place(evidence)
     return [*reasons[:1], *([place] if place else []), *reasons[1:]]
 

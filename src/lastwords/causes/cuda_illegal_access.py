@@ -32,6 +32,8 @@ _AMD = re.compile(r"fault by GPU node|\bHIP\b|hipError")
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [*reason(evidence, "said_so", "cuda-illegal"), *reason(evidence, "driver_said", "gpu-fault")]
+    if not reasons:
+        reasons.extend(reason(evidence, "step_failed", "gpu-step-failed"))
     if (
         bare(evidence, "SIGABRT")
         and from_text(evidence)
@@ -92,6 +94,7 @@ CAUSE = Cause(
     weights={
         "said_so": 5.6,
         "driver_said": 3.6,
+        "step_failed": 2.7,
         "aborted": 0.6,
         "assert_failed": -3.0,
         "hardware_said": -2.0,

@@ -33,10 +33,12 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         reasons.append(Reason("shared_memory", "the space that is missing is that of /dev/shm"))
     if reasons and said(evidence, "shm-full"):
         reasons.append(Reason("shared_memory", "a line speaks of shared memory"))
-    elif places and said(evidence, "shm-small"):
+    elif places and any(not one.fields.get("size") for one in said(evidence, "shm-small")):
         reasons.append(Reason("other_is_full", "`df` shows that it is /dev/shm that is full"))
     if bare(evidence, "SIGBUS") and not reasons:
-        reasons = [*reason(evidence, "writes_mapped_file", "file-mapped")]
+        reasons = [*reason(evidence, "writes_mapped_file", "file-mapped")] or [
+            Reason("bus_error", "SIGBUS is also what a write into a mapped file gets when the disk is full")
+        ]
     if not reasons:
         reasons = [*reason(evidence, "io_error", "io-error")]
     yield from nothing_said(reasons)
@@ -72,6 +74,7 @@ CAUSE = Cause(
         "no_space": 4.1,
         "write_failed": 3.9,
         "writes_mapped_file": 1.2,
+        "bus_error": 0.2,
         "io_error": 1.0,
         "shared_memory": -5.0,
         "other_is_full": -3.0,

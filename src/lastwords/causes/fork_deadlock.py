@@ -33,11 +33,13 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         *reason(evidence, "said_so", "fork-deadlock"),
         *reason(evidence, "forked_with_threads", "fork-hint"),
     ]
+    if _gave_up(evidence):
+        waits = ()  # who dies of a fault in a barrier waits no longer
     if hints and waits:
         reasons.append(quoted("stands_still", waits[0]))
     elif waits:
         reasons.append(quoted("waits", waits[0]))
-    if said(evidence, "lock-wait"):
+    if waits and said(evidence, "lock-wait"):
         reasons.extend(reason(evidence, "waits_for_lock", "lock-wait"))
     yield from nothing_said(reasons)
 

@@ -71,6 +71,7 @@ def _judge_text(evidence: Evidence) -> Iterator[Reason]:
     if from_text(evidence):
         yield from reason(evidence, "while_importing", "importing")
         yield from reason(evidence, "made_to_fault", "trap-here")
+        yield from reason(evidence, "newer_instruction", "newer-instruction")
         yield from reason(evidence, "found_otherwise", "sanitizer", "heap-corruption")
 
 
@@ -226,6 +227,7 @@ CAUSE = Cause(
         "in_library": 1.2,
         "in_function": 0.9,
         "while_importing": 0.9,
+        "newer_instruction": 2.4,
         "cpu_lacks_it": 4.5,
         "died_alone": 0.4,
         "cpu_has_it": -6.0,

@@ -18,8 +18,14 @@ from lastwords.evidence.model import Evidence
 
 def _hints(evidence: Evidence) -> Iterator[Reason]:
     lost = first(evidence, "lost")
-    if only_lost(evidence) and lost is not None and lost.system == "process pool":
+    if only_lost(evidence) and lost is not None and lost.system in ("process pool", "torch DataLoader"):
         yield Reason("pool_broke", "a pool broke at once; without the guard it does")
+    elif only_lost(evidence) and _pipe_broke(evidence):
+        yield Reason("pool_broke", "a worker was gone before it had read its task; without the guard it is")
+
+
+def _pipe_broke(evidence: Evidence) -> bool:
+    return evidence.exception is not None and evidence.exception.kind in ("EOFError", "BrokenPipeError")
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:

@@ -7,10 +7,11 @@ function, the library and the Python line, so that there is a place to look.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import PLACE_KNOWN, Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import from_text, only_lost
+from lastwords.causes.mentioned import from_text, only_lost, said
 from lastwords.causes.words import (
     ended,
     met_signal,
@@ -53,6 +54,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         yield from sent_by(evidence)
     if blamed(evidence) is not None and not (from_text(evidence) and evidence.fault is None):
         yield Reason(PLACE_KNOWN, f"it happened in {place(evidence)}")
+    elif signal == "SIGSEGV" and (named := _named(evidence)) is not None:
+        yield Reason("place_named", f"the stack in the log names {named}")
     if (address := misaligned(evidence)) is not None:
         yield Reason(
             "misaligned", f"{_text(evidence)}  takes only multiples of {ALIGNMENT}, and {address:#x} is none"
@@ -61,6 +64,20 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         yield Reason("not_recorded", "nothing recorded the fault: a closer cause could not be seen")
     if evidence.fault is not None and evidence.fault.abort_message:
         yield Reason("last_message", f"its last message was: {evidence.fault.abort_message.strip()[:200]}")
+
+
+# Who printed the stack stands on it, and so do Python's own functions, whoever is to blame.
+_NOT_THE_PLACE = re.compile(
+    r"^(?:_?Py|py|uwsgi_(?:backtrace|segfault)|absl|google|ray::(?:Sigaction|Terminate)|folly|c10::|raise|abort|main$|_start|clone|start_thread|unknown)"
+)
+
+
+def _named(evidence: Evidence) -> str | None:
+    """The first function of native code that a log's stack names."""
+    if not from_text(evidence):
+        return None
+    names = (one.fields.get("function", "") for one in said(evidence, "native-frame"))
+    return next((name for name in names if name and not _NOT_THE_PLACE.match(name)), None)
 
 
 def misaligned(evidence: Evidence) -> int | None:
@@ -87,6 +104,8 @@ def sentence(evidence: Evidence) -> str:
         return "Native code may have failed; nobody saw how it ended."
     if misaligned(evidence) is not None:
         return f"{place_first(evidence)} used a vector instruction on an address that is not aligned for it."
+    if blamed(evidence) is None and (named := _named(evidence)) is not None:
+        return f"Native code failed with {signal}, near {named}; why is not known more closely."
     if blamed(evidence) is None:
         return f"Native code failed with {signal}; where is not known."
     return f"{place_first(evidence)} failed with {signal}; why is not known more closely."
@@ -122,6 +141,7 @@ CAUSE = Cause(
         "worker_lost": 1.6,
         "not_recorded": -0.6,
         PLACE_KNOWN: 0.8,
+        "place_named": 0.3,
         "last_message": 0.3,
         "misaligned": 1.5,
         "sent": -4.0,

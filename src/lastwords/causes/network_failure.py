@@ -9,17 +9,21 @@ collectives have a cause of their own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import first, nothing_said, reason, said
+from lastwords.causes.mentioned import first, nothing_said, quoted, reason, said
 from lastwords.evidence.model import Evidence, Mention
 from lastwords.evidence.text.echoes import is_echo
+
+# Code that speaks to other processes of the same job, and on the same host: its connections end when those do.
+_OWN = re.compile(r"multiprocessing|billiard|loky|py4j|pyspark\W(?:serializers|daemon|worker|java_gateway)")
 
 
 def _own_pipe(evidence: Evidence) -> bool:
     found = evidence.exception
-    return found is not None and any("multiprocessing" in frame.file for frame in found.frames[:4])
+    return found is not None and any(_OWN.search(frame.file) for frame in found.frames[:4])
 
 
 CRASHES = (
@@ -36,7 +40,9 @@ CRASHES = (
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
-    reasons = [*reason(evidence, "said_so", "network-failure")]
+    between_ranks = {one.line for one in said(evidence, "peer-lost")}
+    elsewhere = [one for one in said(evidence, "network-failure") if one.line not in between_ranks]
+    reasons = [quoted("said_so", one) for one in elsewhere[:1]]
     if not reasons:
         reasons = [
             *reason(evidence, "peer_gone", "peer-lost"),

@@ -259,6 +259,11 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
             command="aws lambda update-function-configuration --function-name NAME --memory-size 2048",
         )
         return
+    if field(evidence, ("allocation-failed",), "by") == "Windows":
+        yield Step(
+            text="Windows: start fewer workers (each reserves memory for every library it loads), or let the paging file be larger"
+        )
+        return
     if "kubernetes" in systems:
         yield Step(text="Kubernetes: raise resources.limits.memory, and set requests to the same value")
     yield Step(

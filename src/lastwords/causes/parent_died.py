@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import first, nothing_said, reason
-from lastwords.causes.words import ended
+from lastwords.causes.mentioned import first, from_text, nothing_said, reason
+from lastwords.causes.words import ended, signal_of
 from lastwords.evidence import signals
 from lastwords.evidence.model import Evidence
 from lastwords.evidence.quantities import duration
@@ -24,7 +24,14 @@ SOON = 10.0
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
-    yield from nothing_said([*reason(evidence, "parent_said", "parent-gone"), *_watched(evidence)])
+    said_so = list(reason(evidence, "parent_said", "parent-gone"))
+    if said_so and from_text(evidence) and signals.family_of(signal_of(evidence)) in ("fault", "abort"):
+        said_so.append(
+            Reason(
+                "crash_seen", f"the log has a crash as well, {signal_of(evidence)}: it may be the parent's"
+            )
+        )
+    yield from nothing_said([*said_so, *_watched(evidence)])
 
 
 def _watched(evidence: Evidence) -> Iterator[Reason]:
@@ -79,6 +86,7 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "parent_said": 4.9,
+        "crash_seen": -2.2,
         "parent_was_gone": 3.2,
         "another_end": 2.2,
         "nothing_said": -4.0,

@@ -30,7 +30,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     elif other:
         reasons.append(quoted("no_space", other[0]))
     reasons += [*reason(evidence, "open_failed", "shm-open-failed"), *reason(evidence, "small", "shm-small")]
-    if not space and said(evidence, "no-space") and said(evidence, "shm-small"):
+    full = [one for one in said(evidence, "shm-small") if not one.fields.get("size")]
+    if not space and said(evidence, "no-space") and full:
         reasons.append(Reason("df_agrees", "errno 28, and `df` shows that it is /dev/shm that is full"))
     reasons += _watched(evidence)
     if bare(evidence, "SIGBUS"):

@@ -66,7 +66,7 @@ def _judge_address(fault: Fault) -> Iterator[Reason]:
         yield Reason("near_stack_pointer", "the address is next to the stack pointer")
     elif near:
         yield Reason("inside_the_stack", "the address is not past the end of the stack")
-    else:
+    elif fault.distance_to_sp is not None:
         yield Reason("far_from_stack", "the address is far from the stack pointer")
 
 

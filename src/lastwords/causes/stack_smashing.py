@@ -41,6 +41,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
 
 
 def sentence(evidence: Evidence) -> str:
+    if "buffer overflow detected" in (words_of(evidence) or ""):
+        return "A call of the C library would have written past the end of a buffer, and was stopped."
     if blamed(evidence) is None:
         return "A function wrote past an array on its stack, and over the guard behind it."
     return f"{place_first(evidence)} wrote past an array on its stack, and over the guard behind it."

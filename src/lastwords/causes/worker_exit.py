@@ -22,6 +22,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     status = evidence.status
     said_so = list(reason(evidence, "said_so", "worker-exited"))
     yield from said_so
+    if said_so:
+        yield from reason(evidence, "another_guess", "memory-guess")
     if status is None or status.exit_code is None:
         never_ready = list(reason(evidence, "never_ready", "start-failed"))
         yield from never_ready
@@ -119,6 +121,7 @@ CAUSE = Cause(
     weights={
         "exit_code": 4.0,
         "said_so": 4.0,
+        "another_guess": -1.8,
         "vanished": 0.6,
         "mid_item": 1.5,
         "called": 1.0,

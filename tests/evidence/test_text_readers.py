@@ -109,6 +109,38 @@ class TestFacts:
             "There are some potential root causes. (1) killed by SIGKILL by OOM killer"
         )
 
+    @pytest.mark.parametrize(
+        ("line", "is_one"),
+        [
+            ("OSError: curl: (28) Operation timed out", True),
+            ("error: RPC failed; curl 56 recv error", True),
+            ("curl 7.68.0 (x86_64-pc-linux-gnu)", False),
+        ],
+    )
+    def test_errors_of_curl(self, line: str, is_one: bool):
+        assert ("network-failure" in kinds(line)) is is_one
+
+    def test_who_is_told_to_leave_does_not_leave_by_itself(self):
+        told = '  File "/srv/a.py", line 3, in on_sigterm\n    sys.exit(1)\nSystemExit: 1\n'
+        alone = '  File "/srv/a.py", line 3, in step\n    sys.exit(1)\nSystemExit: 1\n'
+        failed = (
+            'Traceback (most recent call last):\n  File "/srv/a.py", line 1, in f\n    g()\nValueError: no\n'
+        )
+        assert "worker-exited" not in kinds(told)
+        assert "worker-exited" in kinds(alone)
+        assert "worker-exited" not in kinds(failed + alone)
+
+    @pytest.mark.parametrize(
+        ("line", "is_newer"),
+        [
+            ("=> 0x7f40e92b5b93:\tvmovq  %r13,%xmm1", True),
+            ("=> 0x7f40e92b5b93 <f+3>:\tmulx   %rax,%rbx,%rcx", True),
+            ("=> 0x7f40e92b5b93 <verify+3>:\tmov    (%rax),%rbx", False),
+        ],
+    )
+    def test_an_instruction_that_a_debugger_shows(self, line: str, is_newer: bool):
+        assert ("newer-instruction" in kinds(line)) is is_newer
+
     def test_utf16_of_a_windows_shell(self):
         assert "gpu-oom" in {
             one.kind for one in from_text("CUDA out of memory.\n".encode("utf-16")).mentions or ()

@@ -11,7 +11,7 @@ READER = Reader(
         says("stop-request", "received sigterm", r"(?:Task )?received SIGTERM"),
         says("stop-request", "recorded pid", r"Recorded pid .{0,60}does not match", decided="yes"),
         says("stop-request", "sending s", r"Sending (?:Signals\.)?SIG(?:TERM|KILL) to"),
-        says("stop-request", "externally", r"(?:task|process|job|instance).{0,60}(?:was |been )?killed externally|marked as failed externally", decided="yes"),
+        says("stop-request", "externally", r"(?:task|process|job|instance).{0,60}(?:was |been )?killed externally|marked as failed externally", unless=r"killed externally\?", decided="yes"),
         says("time-limit", "airflowtasktimeout|process timed out", r"AirflowTaskTimeout|Process timed out, PID", by="Airflow"),
         says("time-limit", "timeout", r"(?:dagrun|task|execution)_timeout (?:reached|exceeded)|SensorTimeout|TaskDeferralTimeout", by="Airflow"),
         says("lost", "zombie", r"[Dd]etected (?:as )?zombie|zombie job"),

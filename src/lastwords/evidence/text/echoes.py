@@ -9,7 +9,7 @@ KINDS = frozenset({
     "WorkerCrashedError", "RayActorError", "ActorDiedError", "ActorUnavailableError", "ChildFailedError", "SparkException",
     "ProcessExitedException", "ProcessRaisedException", "EOFError", "BrokenPipeError", "WorkerDied", "Py4JJavaError",
     "CalledProcessError", "Empty", "SystemExit", "KeyboardInterrupt", "RayTaskError", "EngineDeadError", "Py4JNetworkError",
-    "NodeDiedError", "ObjectLostError", "CommClosedError", "CancelledError", "TrainingFailedError", "GeneratorExit", "ShutDownError",
+    "NodeDiedError", "ObjectLostError", "CommClosedError", "CancelledError", "ExitError", "TrainingFailedError", "GeneratorExit", "ShutDownError",
 })  # fmt: skip
 _TEXT = re.compile(
     r"DataLoader worker \(pid\(?s?\)? .{1,200}\)(?: exited unexpectedly| is killed by signal|\s*$)"

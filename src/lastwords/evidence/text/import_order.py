@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lastwords.evidence.model import Mention
 from lastwords.evidence.text.excerpt import Excerpt
-from lastwords.evidence.text.reader import Reader, mention
+from lastwords.evidence.text.reader import Reader, mention, says
 
 MOST = 60
 NEAR = 4
@@ -71,4 +71,11 @@ def _trial(excerpt: Excerpt, at: int, names: list[str]) -> _Trial:
     return _Trial(at, tuple(dict.fromkeys(names)), crashed)
 
 
-READER = Reader("python", read=_read)
+READER = Reader(
+    "python",
+    (
+        says("import-order", "import", r"\b(?:switch|swap|chang|revers|flipp?)\w{0,4} (?:the |my )?(?:import order|order of (?:the |these |my )?imports?|imports)\b.{0,60}\b(?:fix|help|solve|work|go(?:es)? away|gone)"),
+        says("import-order", "import", r"\bimport(?:ed|ing)? \S{1,40} (?:before|after) (?:import(?:ed|ing)? )?\S{1,40}.{0,30}\b(?:crash|segfault|seg fault|segmentation|fixe[ds]|solve[ds]|goes away)"),
+    ),
+    _read,
+)  # fmt: skip

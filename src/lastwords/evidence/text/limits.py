@@ -62,6 +62,8 @@ READER = Reader(
         says("shm-full", "/dev/shm", r"/dev/shm.{0,60}(?:no space|full|100%|too small|exhaust|insufficient)|(?:no space|not enough|insufficient|fail).{0,80}/dev/shm"),
         says("shm-full", "shmmax|shmget", r"shmget.{0,60}(?:invalid|no space|cannot)|exceeds? .{0,20}SHMMAX"),
         says("shm-small", "shm", r"(?:shm|/dev/shm)\s{1,20}\d{1,8}[KM]?\s{1,20}\d{1,8}[KM]?\s{1,20}0\s{1,20}100%"),
+        # Docker's 64 MB, before anything is in it.
+        says("shm-small", "/dev/shm", r"\b(?:shm|tmpfs|none)\s{1,20}(?:64M|65536K?|64\.0M)\s.{0,60}\s/dev/shm\b", unless=r"\s0\s{1,20}100%", size="64 MB"),
         says("shm-hint", "shared memory|shm-size", r"out of shared memory|insufficient shared memory|shared memory limit|shm-size"),
         says("shm-hint", "shm", r"insufficient shared memory \(shm\)|increase.{0,20}shm"),
         says("shm-open-failed", "unable to open shared memory object"),

@@ -10,6 +10,8 @@ READER = Reader(
         says("wrong-machine", "exec format error"),
         says("wrong-machine", "errno 8", r"\[Errno 8\] Exec format|Errno 8\] "),
         says("wrong-machine", "cannot execute binary file"),
+        # What Android's and other small shells say of a program that was built for a wider or another CPU.
+        says("wrong-machine", "not executable", r"not executable: (?P<found>\d\d-bit ELF) file"),
         says("wrong-machine", "wrong elf class", r"wrong ELF class: (?P<found>ELFCLASS\d\d)"),
         says("wrong-machine", "invalid elf header"),
         says("wrong-machine", "incompatible architecture", r"\(have '(?P<found>[\w,]{1,40})', need '(?P<needed>[\w,]{1,40})"),
@@ -52,6 +54,7 @@ READER = Reader(
         says("module-missing", "executable file not found", r"executable file not found in \$PATH"),
         says("module-missing", "java_home|java gateway|java_gateway", r"JAVA_HOME is not set|JAVA_GATEWAY_EXITED|Java gateway process exited before"),
         says("name-missing", "cannot import name", r"cannot import name '(?P<name>\w{1,80})' from '?(?P<module>[\w.]{1,120})"),
+        says("abi-conflict", "linked both", r"is being linked both statically and dynamically into"),
         says("shadowed", "partially initialized module", r"partially initialized module '(?P<module>[\w.]{1,80})'"),
     ),
 )  # fmt: skip

@@ -66,7 +66,7 @@ READER = Reader(
         says("allocation-failed", "outofmemoryerror", r"java\.lang\.OutOfMemoryError: (?P<what>Java heap space|GC overhead|Direct buffer|unable to create)", by="the JVM"),
         says("allocation-failed", "insufficient memory", r"insufficient memory for the Java Runtime|OpenCV.{0,80}Insufficient memory", by="the JVM or OpenCV"),
         says("allocation-failed", "outofmemoryerror", r"\b\w{0,40}OutOfMemoryError\b", unless=r"torch|cuda|cupy|hip|xpu|java\.|GPU", by="the program"),
-        says("allocation-failed", "out of memory", r"(?:error|failed|failure|exception)\b\W{1,3}.{0,40}\bout of memory\b|out of memory (?:allocating|error)", unless=r"GPU|CUDA|HIP|VRAM|cudnn|device|kill|perhaps|possib|\bmay\b|might|could|shared memory|\bif\b", by="the program"),
+        says("allocation-failed", "out of memory", r"(?:error|failed|failure|exception)\b\W{1,3}.{0,40}\bout of memory\b|out of memory (?:allocating|error)", unless=r"GPU|CUDA|HIP|VRAM|cudnn|device|RESOURCE[_ ]EXHAUSTED|kill|perhaps|possib|\bmay\b|might|could|shared memory|\bif\b", by="the program"),
         says("memory-limit", "of the memory", r"more than \d{1,3}(?:\.\d)? ?% of the memory .{0,80}\bis used", by="a monitor of the node"),
         says("allocation-failed", "paging file|winerror 1455", r"WinError 1455|paging file is too small", by="Windows"),
         says("memory-limit", "memory limit", r"(?:exceed|over|above|reach|hit|beyond).{0,50}memory limit|memory limit.{0,40}(?:exceed|reach)", by="a limit"),

@@ -42,7 +42,10 @@ READER = Reader(
         says("signal", "windows fatal exception", r"Windows fatal exception: code 0xc000001d", signal="SIGILL"),
         says("stack-overflow", "windows fatal exception", r"Windows fatal exception: stack overflow"),
         says("fatal-python", "init_|filesystem", r"Fatal Python error: init_|failed to get the Python codec of the filesystem"),
+        # On the stack in a debugger or a core, where what it printed is not beside it.
+        says("fatal-python", "fatal_error|fatalerror", r"^\s{0,8}#\d{1,3} .{0,40}\b(?:_?Py_FatalError\w{0,12}|fatal_error(?:_exit)?) \((?:.{0,120}<__func__\S{0,40}> \"(?P<message>\w{1,80})\")?"),
         says("no-progress", "timeout (", r"^.{0,80}Timeout \(\d{1,3}:\d\d:\d\d(?:\.\d{1,6})?\)!", by="faulthandler"),
+        says("no-progress", "+ timeout +", r"\+{4,80} Timeout \+{4,80}", by="pytest-timeout"),
         says("recursion", "recursionerror", r"RecursionError: "),
         says("collecting-garbage", "garbage-collecting"),
     ),

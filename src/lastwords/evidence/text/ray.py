@@ -16,6 +16,7 @@ READER = Reader(
         says("allocation-failed", "objectstorefullerror", r"ObjectStoreFullError", by="Ray's object store"),
         says("memory-high", "object store|objectstorefullerror", r"object store (?:memory )?(?:is full|full)|ObjectStoreFullError", by="Ray"),
         says("memory-guess", "oom killer", r"killed by SIGKILL by OOM killer", by="Ray, as the first of three"),
+        says("memory-guess", "memory limit", r"may have exceeded (?:K8s |Kubernetes )?pod memory limits?", by="Ray, as a guess"),
         says("shm-small", "object store is using /tmp instead of /dev/shm"),
         says("lost", "worker died unexpectedly", r"The worker died unexpectedly while executing"),
         says("lost", "workercrashederror"),

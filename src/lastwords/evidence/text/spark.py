@@ -24,7 +24,10 @@ READER = Reader(
         says("lost", "lost executor", r"Lost executor \S{1,20}"),
         says("lost", "slave lost"),
         says("lost", "remote rpc client disassociated"),
+        # Between the JVM and its Python worker it is a socket, too: one that is reset tells that the worker is gone.
+        says("peer-lost", "socketexception", r"java\.net\.SocketException: (?:Connection reset|Broken pipe|Socket closed)"),
         says("heartbeat-lost", "executor heartbeat timed out", r"Executor heartbeat timed out after (?P<ms>\d{1,12})"),
+        says("heartbeat-lost", "heartbeats to driver", r"unable to send heartbeats to driver more than \d{1,6} times"),
         says("network-failure", "fetchfailed", r"FetchFailed(?:Exception)?"),
         says("preempted", "preempted|status: -102", r"Container.{0,80}preempted|exit status: -102"),
         says("node-lost", "lost* node|lost node|exit status: -100", r"Container released on a \*?lost\*? node|exit status: -100\b"),

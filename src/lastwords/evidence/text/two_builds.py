@@ -32,4 +32,29 @@ def _read(excerpt: Excerpt) -> Iterator[Mention]:
         seen[found["name"]] = (index, found[0])
 
 
-READER = Reader("loader", read=_read)
+# A debugger's list of images, /proc/PID/maps, vmmap: an address, and the path at the end of the line.
+_LOADED = re.compile(
+    r"[0-9a-f]{6,16}\b.{0,120}?\s(?P<path>/\S{1,400}/(?P<name>lib[a-z][\w+]{0,40})[.-]\S{1,60})$"
+)
+
+
+def _loaded_twice(excerpt: Excerpt) -> Iterator[Mention]:
+    """One library from two places, and it is the one that the stack is in."""
+    paths: dict[str, dict[str, int]] = {}
+    for index in excerpt.with_needle("/lib", MOST):
+        found = _LOADED.search(excerpt.lines[index].text.rstrip())
+        if found is not None and found["path"].endswith((".dylib", ".so")):
+            paths.setdefault(found["name"], {}).setdefault(found["path"], index)
+    for name, places in paths.items():
+        on_stack = re.compile(rf"\b{re.escape(name)}[\w.]{{0,20}}[`(]")
+        if len(places) > 1 and any(on_stack.search(line.text) for line in excerpt.lines):
+            two = " and ".join(list(places)[:2])
+            yield mention("two-builds", excerpt, max(places.values()), "loader", {"builds": two})
+
+
+def _both(excerpt: Excerpt) -> Iterator[Mention]:
+    yield from _read(excerpt)
+    yield from _loaded_twice(excerpt)
+
+
+READER = Reader("loader", read=_both)

@@ -5,7 +5,29 @@ Readers are asked by the name of their file, and the first to speak of a line ke
 
 from __future__ import annotations
 
-from lastwords.evidence.text.reader import Reader, says
+import re
+from collections.abc import Iterator
+
+from lastwords.evidence.model import Mention
+from lastwords.evidence.text.echoes import is_echo
+from lastwords.evidence.text.excerpt import Excerpt
+from lastwords.evidence.text.python_traceback import raised
+from lastwords.evidence.text.reader import Reader, mention, says
+
+# Who ends itself because a signal told it to has been told.
+_TOLD = re.compile(r"signal|sig(?:term|int|abrt|quit)|handle|abort|shutdown", re.IGNORECASE)
+
+
+def _left(excerpt: Excerpt) -> Iterator[Mention]:
+    """Engines print the traceback of a `sys.exit()` in a task, and then that a worker died."""
+    found = raised(excerpt)
+    if not all(is_echo(one.kind, one.message) for one in found):
+        return  # and then that is the reason, and this is how the program leaves
+    for one in found:
+        asked = one.kind == "SystemExit" and one.message.strip() not in ("", "0", "None")
+        if asked and one.frames and not any(_TOLD.search(frame.function) for frame in one.frames[:2]):
+            yield mention("worker-exited", excerpt, one.at, "a worker", {"code": one.message.strip()})
+
 
 READER = Reader(
     "a worker",
@@ -15,5 +37,9 @@ READER = Reader(
         says("lost", "process (pid|process", r"\b(?:engine|worker|server|child|model|core|runner|stub|backend) process(?: \(?pid:? \d{1,9}\)?)? (?:has |was |is )?(?:died|dead|terminated|crashed|exited|gone)\b"),
         says("lost", "worker", r"\bworker (?:\S{1,20} )?(?:has )?(?:died|crashed)\b"),
         says("lost", "lost c", r"\b(?:runner|worker|agent|node|executor|machine|host)\b.{0,20} lost (?:communication|contact|connection) with (?:the )?(?:server|service|master|controller)"),
+        says("lost", "lost connection", r"\blost connection (?:to|with) (?:the |a )?(?:worker|actor|executor|child|rank|task|process)"),
+        says("stop-request", "termination signal", r"(?:abort|terminat|stopp|interrupt|kill|end)ed (?:by|due to|because of|on|after) (?:a |the )?termination signal", by="a signal"),
+        says("stop-request", "execution was", r"Execution was (?:terminated|cancelled|canceled|interrupted) by (?:the |a )?(?:runtime|system|SIGTERM|signal)", by="a signal"),
     ),
+    _left,
 )  # fmt: skip

@@ -16,9 +16,9 @@ from lastwords._native import Alarms
 WORDS = (
     # how processes end
     "kill", "Kill", "KILL", "SIG", "xited", "xit code", "xit status", "xitcode", "xitCode", "xit Code", "ExitCode",
-    "gnal", "ker died", "process died", "process ter", "inate called", "bort", "ABORT", "Segm", "gfault", "Bus ", "bus err", "Illegal",
+    "gnal", "ker died", "process died", "process ter", "inate called", "bort", "ABORT", "Segm", "gmentation f", "gfault", "Bus ", "bus err", "Illegal",
     "gal ins", "gal mem", "gal hard", "ILLEGAL", "Floating", "Terminated", "Hangup", "xpectedly", "bruptly", "pawn",
-    "CANCEL", "Out Of", "Crash", "ped)", "DAMN", "Worker (", "DEAD", "Dead", "zero code", "Aborted",
+    "CANCEL", "Out Of", "Crash", "Kernel cr", "KernelR", "ped)", "DAMN", "Worker (", "DEAD", "Dead", "zero code", "Aborted",
     # errors by name
     "Error", "Errno", "xception", "xceed", "Fatal", "FATAL", "fatal", "Traceback", "File \"", "CRITICAL", "Assert",
     "panic", "RAW: ", "SystemExit", "n-broken", "failed (", "Failed", "FAIL", "Unable to", "ble to ", "what()", "Check failed", "protection",
@@ -32,7 +32,7 @@ WORDS = (
     "Stale", "ponsive", "ponding", "% full", "I/O", "ENOSPC", "EMFILE", "ption notice", "Spot ", "vict", "Evict",
     "xternal", "HARAKIRI", "voked", "qdel", "probe", "watchdog", "Watchdog", "TERM_", "beat", "ft lockup",
     "versubscri", "progress for", "k full", "k is full", "k quota", "k space", "k pressure", "Disk", "Shutdown",
-    "verload", "lost c", "been run", "been wait", "still wait", "s inside a block", "Stopping", "Parent", "parent p", "parent c", "parent d", "fork", "gone", "k_wait", "y stuck", "Power key",
+    "verload", "lost c", "Lost c", "been run", "been wait", "still wait", "s inside a block", "Stopping", "Parent", "parent p", "parent c", "parent d", "fork", "gone", "k_wait", "y stuck", "Power key",
     # libraries and versions
     "No module", "found", "Cannot ", "pen shared", "fined symbol", "Symbol not", "ELF", "xec format", "patible",
     "Library not", "DLL", "piled", "Python in worker", "OMP:", "MKL", "gic number", "version mis", "Mismatch",

@@ -19,6 +19,11 @@ _WEAK = re.compile(
 # What a user had thought of, and a node or pod that is well and says so in the words of one that is not: for `unless`.
 SUSPECTED = r"\bI (?:\w{1,12} )?(?:suspect|thought|guess|assume|wonder)"
 NODE_IS_WELL = r"Pressure\W{1,24}(?:status\W{0,4})?False|KubeletHas(?:Sufficient|NoDisk)|pressure:No(?:Schedule|Execute)|op=Exists"
+# Windows' error 1455, in the language of the user: what could not be loaded for it is there.
+PAGING_FILE = (
+    r"WinError 1455|paging file is too small|Auslagerungsdatei ist zu klein|页面文件太小|頁面檔太小|fichier de pagination est insuffisant"
+    r"|archivo de paginación es demasiado pequeño|arquivo de paginação é muito pequeno|Файл подкачки слишком мал|ページング ?ファイルが小さすぎ"
+)
 _SENTENCE = re.compile(r"(?<=[.;!?)]) {1,4}(?=[A-Z(])")
 _NUMBERED = re.compile(r"^\W{0,8}\d\)")
 _SETTINGS = re.compile(

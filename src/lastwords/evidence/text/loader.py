@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lastwords.evidence.text.hedges import PAGING_FILE
 from lastwords.evidence.text.reader import Reader, says
 
 READER = Reader(
@@ -39,7 +40,7 @@ READER = Reader(
         says("library-missing", "cannot open shared object file", r"(?P<library>[\w.+-]{1,120}): cannot open shared object file"),
         says("library-missing", "not found", r"(?P<library>\blib[\w.+-]{1,80}\.so[\d.]{0,12})(?: =>| was| is|:)? not found"),
         says("library-missing", "library not loaded", r"Library not loaded: ['\"]?(?P<library>[^\s'\"]{1,200})"),
-        says("library-missing", "dll load failed", r"DLL load failed(?: while importing (?P<library>\w{1,80}))?"),
+        says("library-missing", "dll load failed", r"DLL load failed(?: while importing (?P<library>\w{1,80}))?", unless=PAGING_FILE),
         says("library-missing", "could not find module", r"Could not find module '(?P<library>.{1,200}?)' \(or one of its dependencies\)"),
         # The reason that follows may be that it is there, and does not fit.
         says("library-missing", "load", r"Could(?:n't| not) load (?:dynamic )?(?:shared )?library:? '?(?P<library>[\w.+-]{1,120})", unless=r"undefined symbol"),

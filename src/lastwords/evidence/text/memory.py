@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lastwords.evidence.model import Mention
 from lastwords.evidence.text.excerpt import Excerpt
-from lastwords.evidence.text.hedges import SUSPECTED
+from lastwords.evidence.text.hedges import PAGING_FILE, SUSPECTED
 from lastwords.evidence.text.reader import Reader, mention, says
 
 NOTHING_LEFT = 0.01
@@ -68,7 +68,7 @@ READER = Reader(
         says("allocation-failed", "outofmemoryerror", r"\b\w{0,40}OutOfMemoryError\b", unless=r"torch|cuda|cupy|hip|xpu|java\.|GPU", by="the program"),
         says("allocation-failed", "out of memory", r"(?:error|failed|failure|exception)\b\W{1,3}.{0,40}\bout of memory\b|out of memory (?:allocating|error)", unless=r"GPU|CUDA|HIP|VRAM|cudnn|device|RESOURCE[_ ]EXHAUSTED|kill|perhaps|possib|\bmay\b|might|could|shared memory|\bif\b", by="the program"),
         says("memory-limit", "of the memory", r"more than \d{1,3}(?:\.\d)? ?% of the memory .{0,80}\bis used", by="a monitor of the node"),
-        says("allocation-failed", "paging file|winerror 1455", r"WinError 1455|paging file is too small", by="Windows"),
+        says("allocation-failed", "paging file|winerror 1455|auslagerungsdatei|页面文件|頁面檔|fichier de pagination|archivo de paginación|arquivo de paginação|файл подкачки|ページング", PAGING_FILE, by="Windows"),
         says("memory-limit", "memory limit", r"(?:exceed|over|above|reach|hit|beyond).{0,50}memory limit|memory limit.{0,40}(?:exceed|reach)", by="a limit"),
         says("memory-limit", "memory|vmem|rss", r"(?:exceed(?:ed|ing|s)|over) (?:the )?(?:job |its |requested |allocated |physical |virtual )?(?:memory|vmem|rss)\b", by="a limit"),
         says("memory-limit", "mem", r"TERM_MEMLIMIT|job killed: mem \d|mem \w{1,12} exceeded limit|exceeded the memory|vmem \w{1,12} exceeded limit", by="the batch system"),

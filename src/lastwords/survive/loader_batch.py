@@ -107,8 +107,7 @@ class Feed:
     def _lose(self, raised: Raised, batch: int) -> None:
         """An item that raised is tried again in the next epoch, and told once."""
         lost = LostItem(raised.index, batch, "python-exception", f"raised {raised.words}", raised.substitute)
-        if not self.record.is_known(lost):
-            self.record.lose(lost)
+        if self.record.lose_once(lost):
             self.quarantine.add_raised(lost.index, lost.how, raised.tries)
             log.info("%s", lost)
 

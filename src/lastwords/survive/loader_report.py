@@ -115,6 +115,7 @@ class Record:
         self.report = Report()
         self.poison: dict[Any, Any] = {}
         """Indices that kill, and what stands for each: another index, or None. Later epochs need not find out again."""
+        self._raised: set[tuple[str, str]] = set()
         self._slowest: list[tuple[int, int, Any]] = []
         self._began: float | None = None
         self._count = 0
@@ -185,9 +186,14 @@ class Record:
     def lose(self, item: LostItem) -> None:
         self.report.lost.append(item)
 
-    def is_known(self, item: LostItem) -> bool:
-        """From an earlier epoch. Indices may be anything, also what cannot be compared."""
-        return any((str(one.index), one.how) == (str(item.index), item.how) for one in self.report.lost)
+    def lose_once(self, item: LostItem) -> bool:
+        """False: it is known from an earlier epoch. Indices may be anything, also what cannot be compared."""
+        key = (str(item.index), item.how)
+        if key in self._raised:
+            return False
+        self._raised.add(key)
+        self.lose(item)
+        return True
 
     def wanted(self) -> float:
         """The trainer asks for a batch."""

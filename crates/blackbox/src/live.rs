@@ -28,10 +28,13 @@ fn counter<'a>(at: *mut u64) -> &'a AtomicU64 {
 
 pub(crate) fn reset(base: *mut u8) {
     let live = base.wrapping_add(LIVE_AT as usize).cast::<Live>();
+    let items = base.wrapping_add(ITEMS_AT as usize).cast::<Items>();
     // SAFETY: a fresh mapping of ours.
     unsafe {
         (*live).current[0].index = NONE;
         (*live).current[1].index = NONE;
+        // It is zero. Where a mapped file is read first and written to later, the kernel maps fifteen pages beside the one.
+        (&raw mut (*items).written).write_volatile(0);
     }
 }
 

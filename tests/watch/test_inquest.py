@@ -2,14 +2,22 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from lastwords.watch import inquest as inquest_module
+from lastwords.watch.announcements import Announcement
 from lastwords.watch.ending import Ended
-from lastwords.watch.inquest import MOST_RELATED, Inquest
+from lastwords.watch.inquest import MOST_RELATED, TOGETHER, Inquest
 from lastwords.watch.last_state import LastState, Raised
 from lastwords.watch.processes import Process, Processes
 from lastwords.watch.run_directory import RunDirectory
 from lastwords.watch.status import Status
+
+GONE = 1 << 30
+"""A number that no process has."""
 
 
 def ended(box: Path, raw: int, *raised: Raised, ancestors: tuple[int, ...] = ()) -> Ended:
@@ -65,4 +73,29 @@ def test_related_boxes_are_few_and_the_ancestors_come_first(tmp_path: Path) -> N
     (related,) = listener.related
     assert len(related) == MOST_RELATED
     assert [Path(box).name for box in related[:3]] == ["101-101.box", "199-199.box", "198-198.box"]
+    directory.close(keep_boxes=False)
+
+
+@pytest.mark.parametrize(
+    ("is_dying", "raw", "is_told"),
+    [(True, signal.SIGKILL, True), (False, signal.SIGKILL, False), (True, 1 << 8, False)],
+    ids=["it was dying", "it was killed later", "it ended by itself"],
+)
+def test_a_parent_that_takes_its_time_to_be_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dying: bool, raw: int, is_told: bool
+) -> None:
+    """The thread of it that forked was gone, and its worker told and dead, long before its last thread was."""
+    monkeypatch.setattr(inquest_module, "is_dying", lambda pid: is_dying and pid == GONE)
+    directory, living = RunDirectory(str(tmp_path)), Processes(watcher=1)
+    found: list[Ended] = []
+    inquest = Inquest(directory, living, lambda death, _: found.append(death) or True)
+    parent, _ = living.add(Announcement(GONE, GONE, "", None), None)
+    worker = ended(Path(directory.path) / "9-1.box", 0, ancestors=(GONE,))
+    state = LastState(pid=9, role="DataLoader worker", worker=0, has_item=True)
+    inquest.hear([replace(worker, state=state, status=Status(0, "proc"), noticed_ns=10**9)])
+    living.remove(parent)
+    later = 10**9 + int(2 * TOGETHER * 1e9)
+    inquest.hear([Ended(parent, Status(raw, "parent"), LastState(pid=GONE), time=2.0, noticed_ns=later)])
+    inquest.explain_one()
+    assert (found[0].parent_end is not None) == is_told
     directory.close(keep_boxes=False)

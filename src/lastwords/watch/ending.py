@@ -36,6 +36,8 @@ class Ended:
     seen: Seen = field(default_factory=Seen)
     parent_end: ParentEnd | None = None
     """Its parent had ended before it; looked at only if this was a death."""
+    was_parent_dying: bool = False
+    """When we noticed this end; looked at only if it was a death."""
     siblings: tuple[Points, ...] = ()
     """The memory of its living siblings so far; looked at only if this was a death."""
     shares: Shares = ()

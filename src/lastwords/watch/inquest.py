@@ -29,6 +29,10 @@ MOST_ENDS = 1024
 TOGETHER = 0.2
 """Seconds within which the order of two ends is not known for sure: a busy machine lets us see them late."""
 PATIENCE_WITH_PARENT = 1.0
+PATIENCE_WITH_DYING_PARENT = 10.0
+"""Seconds: of its threads the one that forked may be gone, and its children told, long before the last has given back
+its memory.
+"""
 GLANCE = 0.002
 
 OnDeath = Callable[[Ended, Sequence[str]], bool]
@@ -139,7 +143,9 @@ class Inquest:
             if ended.process.box is not None:
                 forget_box(ended.process.box)
         elif judgement.verdict is Verdict.DEATH:
-            ended = self._with_machine(replace(ended, orders=self._orders.so_far() if self._orders else ()))
+            was_parent_dying = self._is_parent_dying(ended.process)
+            orders = self._orders.so_far() if self._orders else ()
+            ended = self._with_machine(replace(ended, orders=orders, was_parent_dying=was_parent_dying))
             self.history.fallen.append(ended)
             self.deaths.append(ended)
             self._waiting.append(ended)
@@ -170,22 +176,31 @@ class Inquest:
             return None  # told only once somebody else has buried it: its parent was still there to do so
         before = (ended.noticed_ns - parent.noticed_ns) / 1e9
         # Who was left to us to bury had no parent any more, whatever we noticed first. Of the others, one whose parent
-        # ended by itself a little later may be the reason for that; a parent that was killed had another.
+        # ended by itself a little later may be the reason for that; a parent that was killed had another. How long it
+        # takes to be dead says nothing then: torch's worker is told by the kernel as soon as one thread of it is.
         is_orphan = ended.status.source == "parent"
-        if before < 0 and not is_orphan and (before < -TOGETHER or not parent.status.signal):
+        is_together = before >= -TOGETHER or ended.was_parent_dying
+        if before < 0 and not is_orphan and not (is_together and parent.status.signal):
             return None
         return ParentEnd(parent.process.pid, parent.status, max(0.0, before))
 
+    def _is_parent_dying(self, process: Process) -> bool:
+        parent = process.parent
+        return parent is not None and self._living.get(parent) is not None and is_dying(parent)
+
     def _wait_for_the_parent(self, process: Process) -> None:
         """It is ending, and nobody has heard of it yet. In the thread that explains, where nobody waits for us."""
-        until = time.monotonic() + PATIENCE_WITH_PARENT
-        while (
-            process.parent is not None
-            and process.parent not in self._ends
+        begun = time.monotonic()
+        while process.parent is not None and process.parent not in self._ends:
+            if self._is_parent_dying(process):
+                patience = PATIENCE_WITH_DYING_PARENT
             # Gone already: it has been reaped, and is about to be remembered.
-            and (is_dying(process.parent) or not stat_fields(process.parent))
-            and time.monotonic() < until
-        ):
+            elif is_dying(process.parent) or not stat_fields(process.parent):
+                patience = PATIENCE_WITH_PARENT
+            else:
+                return
+            if time.monotonic() >= begun + patience:
+                return
             time.sleep(GLANCE)
 
     def _siblings(self, process: Process) -> Iterator[Points]:

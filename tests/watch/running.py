@@ -23,6 +23,47 @@ def python(program: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(program), *arguments]
 
 
+# The watcher loads while the job begins, and its sampler has no hour: whoever wants to be seen waits for that. A process
+# that is sampled has its statm open over there; and each look of the sampler ends with its going to sleep. It may do so
+# once before it hears of us, and once more at a lock.
+SAMPLED = """
+import os, time
+
+def looked_at(watcher=os.getppid(), times=3):
+    \"\"\"Returns when the watcher has looked at the memory of this process, and that later than the call.\"\"\"
+    while not _is_sampled(watcher) or (before := _sleeps(watcher)) is None:
+        time.sleep(0.001)
+    while _sleeps(watcher) < before + times:
+        time.sleep(0.001)
+
+def _is_sampled(watcher):
+    own = f"/proc/{os.getpid()}/statm"
+    for name in os.listdir(f"/proc/{watcher}/fd"):
+        try:
+            if os.readlink(f"/proc/{watcher}/fd/{name}") == own:
+                return True
+        except OSError:  # one was closed meanwhile
+            continue
+    return False
+
+def _sleeps(watcher):
+    for task in os.listdir(f"/proc/{watcher}/task"):
+        try:
+            with open(f"/proc/{watcher}/task/{task}/status") as file:
+                lines = dict(line.split(":", 1) for line in file)
+        except OSError:  # a thread has ended meanwhile
+            continue
+        # It names itself when it runs for the first time.
+        if lines["Name"].strip() == "lastwords-sampl":
+            return int(lines["voluntary_ctxt_switches"])
+"""
+
+
+def sampled(program: str, *arguments: str) -> list[str]:
+    """A program that may call `looked_at`."""
+    return python(SAMPLED + textwrap.dedent(program), *arguments)
+
+
 def clean_environment(**variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LASTWORDS")}
     return {**kept, **variables}

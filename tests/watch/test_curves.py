@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 
 from lastwords import _native
 from lastwords.evidence import Evidence
+from lastwords.evidence import box as raw
+from lastwords.evidence.memory import from_curve
 from lastwords.evidence.store import Store
-from tests.watch.running import python, run
+from tests.watch.running import python, run, sampled
 
 MIB = 1 << 20
 
@@ -28,8 +31,8 @@ def death(home: Path) -> Evidence:
 
 
 def died(home: Path, program: str) -> Evidence:
-    done = run(home, python(program))
-    assert done.returncode != 0, done.stderr
+    done = run(home, sampled(program))
+    assert done.returncode == -signal.SIGKILL, done.stderr
     return death(home)
 
 
@@ -37,6 +40,7 @@ QUICK = """
     import mmap, os, signal, time, lastwords
     SIZE = 1 << 30
     taken = mmap.mmap(-1, SIZE)
+    looked_at()
     with lastwords.item("huge", index=3):
         begun = time.monotonic()
         page = b"x" * (1 << 20)
@@ -63,12 +67,13 @@ def test_one_huge_item(home: Path) -> None:
         home,
         """
         import os, signal, time, lastwords
+        looked_at()
         for index in range(20):
             with lastwords.item("small", index=index):
                 time.sleep(0.005)
         with lastwords.item("huge", index=20):
             taken = bytearray(400 << 20)
-            time.sleep(0.2)
+            looked_at()
             os.kill(os.getpid(), signal.SIGKILL)
         """,
     ).memory
@@ -83,12 +88,13 @@ def test_a_leak(home: Path) -> None:
         """
         import os, signal, time, lastwords
         kept = []
+        looked_at()
         for index in range(40):
             with lastwords.item("small", index=index):
                 kept.append(bytearray(6 << 20))
                 time.sleep(0.005)
         with lastwords.item("last", index=40):
-            time.sleep(0.2)
+            looked_at()
             os.kill(os.getpid(), signal.SIGKILL)
         """,
     ).memory
@@ -99,19 +105,37 @@ def test_a_leak(home: Path) -> None:
     assert memory.resident - memory.first > 200 * MIB
 
 
+def test_what_earlier_items_took_since_the_last_look_is_not_the_last_one_s() -> None:
+    """A busy machine: the watcher has looked before ten items and after them, and the recorder has measured each."""
+    millisecond = 10**6
+    done = tuple(
+        raw.DoneItem(
+            started_ns=number * 10 * millisecond, duration_ns=8 * millisecond, rss_change_kib=6 << 10
+        )
+        for number in range(20)
+    )
+    current = raw.Current(index=20, started_ns=200 * millisecond, phase="run")
+    box = raw.Box(items=done, live=raw.Live(current=current, items_done=20))
+    points = [(number * millisecond, mib << 10, 0) for number, mib in ((0, 10), (100, 70), (300, 135))]
+    memory = from_curve(points, box)
+    assert memory is not None and memory.per_item == 6 * MIB
+    assert memory.on_item == 5 * MIB, "135 MiB, of which 70 were there at the last look, and 10 items took 60"
+
+
 def test_a_leak_of_items_too_short_to_be_measured(home: Path) -> None:
     memory = died(
         home,
         """
         import os, signal, time, lastwords
         kept = []
-        time.sleep(0.15)
+        looked_at()
         for index in range(30):
             with lastwords.item("small", index=index):
                 kept.append(b"x" * (1 << 20))
-            time.sleep(0.02)
+            if index % 5 == 4:
+                looked_at()
         with lastwords.item("last", index=40):
-            time.sleep(0.15)
+            looked_at()
             os.kill(os.getpid(), signal.SIGKILL)
         """,
     ).memory

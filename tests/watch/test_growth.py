@@ -19,7 +19,7 @@ from lastwords.evidence.store import Store
 from lastwords.show.json import document
 from lastwords.watch.curves import Looks, Points
 from lastwords.watch.shared_files import MOST_LOOKS, NewFile, Share, SharedFiles
-from tests.watch.running import PATIENCE, clean_environment, python, run, run_words
+from tests.watch.running import PATIENCE, clean_environment, python, run, run_words, sampled
 
 SECOND = 10**9
 MIB = 1 << 20
@@ -170,6 +170,7 @@ LEAKS = """
             kept.append(open(os.devnull))
         elif sys.argv[1] == "threads":
             threading.Thread(target=threading.Event().wait, daemon=True).start()
+    looked_at()
     for index in range(200 if sys.argv[1] == "files" else 60):
         with lastwords.item(f"item-{index}", index=index):
             leak()
@@ -179,7 +180,7 @@ LEAKS = """
 
 
 def test_descriptors_that_are_never_closed(tmp_path: Path) -> None:
-    run(tmp_path, python(LEAKS, "files"))
+    run(tmp_path, sampled(LEAKS, "files"))
     (found,) = Store(tmp_path).all()
     growth = next(one for one in found.growth or () if one.name == "open files")
     assert 0.7 < growth.per_item < 1.3 and growth.items >= 20
@@ -190,7 +191,7 @@ def test_descriptors_that_are_never_closed(tmp_path: Path) -> None:
 
 
 def test_threads_that_never_end(tmp_path: Path) -> None:
-    run(tmp_path, python(LEAKS, "threads"))
+    run(tmp_path, sampled(LEAKS, "threads"))
     (found,) = Store(tmp_path).all()
     growth = next(one for one in found.growth or () if one.name == "threads")
     assert 0.5 < growth.per_item < 1.3 and growth.items >= 20
@@ -254,15 +255,18 @@ def test_files_of_shared_memory_that_are_never_removed(tmp_path: Path, kind: str
     assert told.keys() == growth.keys() and told["shared memory"].seconds_left == memory.seconds_left
 
 
+# Not large: the more pages a process has, the more it costs to ask whose they are, and the seldomer it is asked.
 COPIED = """
     import os, signal, time
     import lastwords
-    shared = [object() for _ in range(3_000_000)]
+    shared = [object() for _ in range(600_000)]
+    watcher = os.getppid()
     pid = os.fork()
     if pid == 0:
+        looked_at(watcher)
         for index in range(60):
             with lastwords.item(f"item-{index}", index=index):
-                mine = shared[index * 50_000 : (index + 1) * 50_000]  # counts each object once more
+                mine = shared[index * 10_000 : (index + 1) * 10_000]  # counts each object once more
                 time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -271,8 +275,8 @@ COPIED = """
 
 @pytest.mark.slow
 def test_a_forked_worker_that_only_reads_what_it_shares(tmp_path: Path) -> None:
-    run(tmp_path, python(COPIED))
+    run(tmp_path, sampled(COPIED))
     (found,) = Store(tmp_path).all()
     growth = found.growth or ()
     assert [one.name for one in growth] == ["private memory"], (growth, found.memory)
-    assert 0.4 * MIB < growth[0].per_item < 2 * MIB
+    assert 0.08 * MIB < growth[0].per_item < 0.4 * MIB

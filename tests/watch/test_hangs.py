@@ -22,8 +22,9 @@ from lastwords.diagnosis import diagnose
 from lastwords.evidence import Evidence
 from lastwords.evidence.store import Store
 from lastwords.show.json import document
-from lastwords.watch import descriptors
+from lastwords.watch import descriptors, hangs, probes, threads
 from lastwords.watch.layout import FIRST_VERSION
+from lastwords.watch.processes import Process
 from tests.watch.running import (
     LASTWORDS,
     PATIENCE,
@@ -500,3 +501,43 @@ def test_wrong_use(home: Path, options: list[str], text: str) -> None:
     done = run(home, python(""), *options)
     assert done.returncode == 2
     assert text in done.stderr
+
+
+SLOW_TO_ANSWER = """
+import os, signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+os.kill(os.getpid(), signal.SIGUSR2)
+print("ready", flush=True)
+while sys.argv[1] == "runs": pass
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind", ["runs", "sleeps"])
+def test_one_that_is_not_let_run_may_still_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal waits, and it would take it if it had a CPU. One that sleeps all the same does not want it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_TO_ANSWER, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        wait_for(
+            lambda: threads.look(child.pid)[0].state, lambda state: state == ("R" if kind == "runs" else "S")
+        )
+        process = Process(pid=child.pid, own_pid=child.pid, box="/nonexistent.box")
+        monkeypatch.setattr(probes, "state_of", lambda _: probes.State(1, signal.SIGUSR2))
+        assert probes.is_coming(process) == (kind == "runs")
+        monkeypatch.setattr(probes, "state_of", lambda _: probes.State(1, signal.SIGUSR1))
+        assert not probes.is_coming(process), "it was not asked"
+        child.kill()
+
+
+def test_one_that_is_writing_its_answer_is_waited_for(tmp_path: Path) -> None:
+    process = Process(pid=os.getpid(), own_pid=os.getpid(), box=str(tmp_path / "1-1.box"))
+    begun = tmp_path / "1-1.box.probing"
+    begun.touch()
+    assert hangs._may_answer(process, hangs.PATIENCE_NS)
+    assert not hangs._may_answer(process, hangs.PATIENCE_WITH_STARVED_NS)
+    begun.unlink()
+    assert not hangs._may_answer(process, hangs.PATIENCE_NS)
+    assert hangs._may_answer(process, hangs.PATIENCE_NS - 1)

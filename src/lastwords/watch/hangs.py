@@ -2,7 +2,7 @@
 
 Nobody is looked at more often than needed: an item that began at `t` can be too old at `t + after` and not before,
 and a process without an item at `now + after` at the earliest. Nothing here waits: the answer to the probe signal
-is looked for on each turn of the loop, for at most a second.
+is looked for on each turn of the loop, for a second, and longer where the process is seen to need it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from lastwords.watch.threads import CpuTime, Thread, cpu_use, look
 
 PATIENCE_NS = 1_000_000_000
 """For the answer of a process that hangs. One that is stopped, or sleeps uninterruptibly, gives none."""
+PATIENCE_WITH_STARVED_NS = 5_000_000_000
+"""For one that would answer if it were let run: its stacks are wanted most where it starves."""
 GLANCE_NS = 5_000_000
 """How often we look whether the answer is complete."""
 
@@ -183,7 +185,7 @@ class Hangs:
 
     def _take_answer(self, process: Process, watched: _Watched, hung: Hung, now: int) -> None:
         probe = probes.complete(hung.box)
-        if probe is None and now < hung.asked_ns + PATIENCE_NS and not _is_stopped(hung.threads):
+        if probe is None and not _is_stopped(hung.threads) and _may_answer(process, now - hung.asked_ns):
             watched.due_ns = now + GLANCE_NS
             return
         watched.asked, watched.due_ns = None, 0
@@ -224,6 +226,12 @@ class Hangs:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(process.pidfd, signal.SIGKILL)
                 self.killed.add(process)
+
+
+def _may_answer(process: Process, waited_ns: int) -> bool:
+    if waited_ns < PATIENCE_NS:
+        return True
+    return waited_ns < PATIENCE_WITH_STARVED_NS and probes.is_coming(process)
 
 
 def _inside(hung: Hung) -> outside.Inside | None:

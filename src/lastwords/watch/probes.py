@@ -9,7 +9,9 @@ import signal
 from dataclasses import dataclass
 
 from lastwords import _native
+from lastwords.watch.proc import read_text
 from lastwords.watch.processes import Process
+from lastwords.watch.threads import look
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,23 @@ def complete(box: str) -> str | None:
         return path if json.loads(_native.read_probe(path)).get("complete") else None
     except (OSError, ValueError, AttributeError):
         return None
+
+
+def is_coming(process: Process) -> bool:
+    """It is writing its answer, or has not been let run since it was asked."""
+    if os.path.exists(f"{process.box}.probing"):
+        return True
+    state = state_of(process)
+    return (
+        state is not None
+        and _is_pending(process.pid, state.probe_signal)
+        and any(thread.state == "R" for thread in look(process.pid))
+    )
+
+
+def _is_pending(pid: int, number: int) -> bool:
+    found = read_text(f"/proc/{pid}/status").partition("ShdPnd:\t")[2].split()
+    return bool(number and found and int(found[0], 16) >> (number - 1) & 1)
 
 
 def forget(box: str) -> None:

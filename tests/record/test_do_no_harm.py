@@ -135,3 +135,25 @@ def test_functions_that_we_stand_around_can_be_sent_to_a_worker(record):
         """
     )
     assert (ran.returncode, ran.stdout) == (0, "3\n"), ran.stderr
+
+
+STACK = """
+import ctypes, lastwords
+
+class Stack(ctypes.Structure):
+    _fields_ = [("place", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+libc, stack = ctypes.CDLL(None), Stack()
+assert lastwords.enable()
+libc.sigaltstack(None, ctypes.byref(stack))  # nothing was imported since, which would have set it right
+print(stack.size)
+"""
+
+
+def test_the_handler_has_its_own_stack_from_the_start(tmp_path):
+    """On faulthandler's, which is small and in the heap, a process that was asked where it stands wrote over its own data.
+    (Seen where a signal's frame is small, and so that stack: "Segmentation fault" in the garbage collector, at the end)
+    """
+    done = run(STACK, LASTWORDS_HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 128 << 10

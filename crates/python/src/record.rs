@@ -156,6 +156,9 @@ fn adopt_python_dumper(signal: i32) -> bool {
         }
         lastwords_handler::set_python_dumper(action.sa_sigaction, signal);
         lastwords_handler::find_second_dumper();
+        // With its first handler faulthandler puts a stack of its own in place of ours: some 16 KiB of the heap, less
+        // than a snapshot needs, and below it the job's data. See test_the_handler_has_its_own_stack_from_the_start.
+        lastwords_handler::ensure_alternate_stack();
         let listens = lastwords_handler::listen_for_probes(signal);
         if listens {
             live::say_probe_signal(signal as u32);

@@ -13,7 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.watch.running import PATIENCE, clean_environment, deaths, leftovers, python, run, run_words, start
+from tests.watch.running import (
+    PATIENCE,
+    clean_environment,
+    deaths,
+    leftovers,
+    python,
+    run,
+    run_words,
+    soon,
+    start,
+)
 
 FATAL = [
     signal.SIGHUP,
@@ -233,7 +243,8 @@ def test_a_signal_that_the_job_sends_to_its_own_group_is_not_doubled(home: Path)
 
 def test_an_alarm_that_was_set_before_reaches_the_command(home: Path) -> None:
     """The old way to limit a command's time: alarms live through exec, and then ring in us."""
-    process = start(home, python(ON_SIGNAL), preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 3.0))
+    time = soon(3.0)  # for it to get ready
+    process = start(home, python(ON_SIGNAL), preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, time))
     out, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (20, "ready\nSIGALRM\n")
 

@@ -62,9 +62,21 @@ STUCK = """
 """
 
 
+def until_all_wait(process: subprocess.Popen[str]) -> None:
+    """The first in read(2), the other for the lock: with no limit of time, as nobody waits for the interpreter's own."""
+    read, futex, no_timeout = "0", "202", "0x0"
+    while True:
+        tasks = sorted(Path(f"/proc/{process.pid}/task").iterdir(), key=lambda task: int(task.name))
+        calls = [(task / "syscall").read_text().split() for task in tasks]
+        if [call[0] for call in calls] == [read, futex] and calls[1][4] == no_timeout:
+            return
+        os.sched_yield()
+
+
 @pytest.mark.timeout(60)
 def test_all_threads_tell_where_they_stand_and_go_on(tmp_path):
     with living(STUCK, tmp_path) as process:
+        until_all_wait(process)
         taken, stacks = probe(process, tmp_path)
         answer, _ = process.communicate("a line\n", timeout=20)
     assert answer == "went on with a line\n" and process.returncode == 0

@@ -60,7 +60,7 @@ def record(tmp_path: Path) -> Record:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=60,
+            timeout=110,  # torch alone has taken a minute to import, beside other work
             check=False,
         )
         return Recorded(done.returncode, done.stdout, done.stderr, directory)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import field, first, log_stops, nothing_said, reason
+from lastwords.causes.mentioned import field, first, log_stops, nothing_said, quoted, reason, said
 from lastwords.causes.words import crashed_too
 from lastwords.evidence.frames import python_frames, yours
 from lastwords.evidence.model import Evidence, Hang
@@ -75,7 +75,7 @@ def way_of(found: Hang) -> Way:
 def judge(evidence: Evidence) -> Iterator[Reason]:
     reasons = [
         *_watched(evidence),
-        *reason(evidence, "no_progress_said", "no-progress"),
+        *_no_progress(evidence),
         *reason(evidence, "deadlock_said", "deadlock"),
         *reason(evidence, "waits", "waiting", "lock-wait"),
         *reason(evidence, "timed_out", "work-timeout", "collective-timeout"),
@@ -89,6 +89,16 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     if log_stops(evidence):
         reasons.append(Reason("log_stops", "the log has no word of an end, as when its writer stands still"))
     yield from nothing_said(reasons)
+
+
+def _no_progress(evidence: Evidence) -> Iterator[Reason]:
+    """A watchdog that counts seconds says more than somebody who writes that it hangs: of what, both leave open."""
+    found = said(evidence, "no-progress")
+    counted = next((one for one in found if "told" not in one.fields), None)
+    if counted is not None:
+        yield quoted("no_progress_said", counted)
+    elif found:
+        yield quoted("seen_to_hang", found[0])
 
 
 def _watched(evidence: Evidence) -> Iterator[Reason]:
@@ -238,6 +248,7 @@ CAUSE = Cause(
         "stands_still": 5.0,
         "beside_it": 0.1,
         "no_progress_said": 4.3,
+        "seen_to_hang": 2.85,
         "deadlock_said": 3.3,
         "waits": 1.8,
         "timed_out": 5.1,

@@ -21,7 +21,7 @@ MOST_FRAMES = 32
 # Statements that tell of no end, and stand in many logs of jobs that end well.
 HINTS = (
     "importing", "cpu-warning", "fork-hint", "hang-guess", "shm-small", "leaked", "old-runtime", "unconfined-works",
-    "native-frame",
+    "native-frame", "version-warning",
 )  # fmt: skip
 # Statements that name a reason by themselves: beside one of these, a kill is no riddle.
 ORDERS = ("time-limit", "work-timeout", "preempted", "cancelled")
@@ -98,6 +98,7 @@ def only_lost(evidence: Evidence) -> bool:
 # What a log says of a worker that is gone, without a word of why.
 _OF_A_LOSS = (
     *HINTS, "lost", "peer-lost", "heartbeat-lost", "exception", "passed-on", "memory-guess", "memory-high", "node-lost", "exit",
+    "manager-lost",
 )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         reasons = [
             *reason(evidence, "peer_gone", "peer-lost"),
             *reason(evidence, "not_heard", "heartbeat-lost"),
+            *reason(evidence, "closed", "peer-closed"),
         ]
     if reasons and _own_pipe(evidence):
         reasons.append(
@@ -92,7 +93,7 @@ def sentence(_evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    found = first(evidence, "network-failure", "peer-lost")
+    found = first(evidence, "network-failure", "peer-lost", "peer-closed")
     return {"line": found.line if found else None, "system": found.system if found else None}
 
 
@@ -127,6 +128,7 @@ CAUSE = Cause(
         "said_so": 5.6,
         "peer_gone": 2.1,
         "not_heard": 2.4,
+        "closed": 2.75,
         "own_pipe": -3.0,
         "may_be_echo": -1.6,
         "after_a_failure": -3.2,

@@ -25,6 +25,8 @@ SOON = 10.0
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
     said_so = list(reason(evidence, "parent_said", "parent-gone"))
+    if not said_so:
+        said_so.extend(reason(evidence, "manager_gone", "manager-lost"))
     if said_so and from_text(evidence) and signals.family_of(signal_of(evidence)) in ("fault", "abort"):
         said_so.append(
             Reason(
@@ -61,7 +63,7 @@ def sentence(_evidence: Evidence) -> str:
 
 
 def facts(evidence: Evidence) -> Facts:
-    found, parent = first(evidence, "parent-gone"), evidence.parent_end
+    found, parent = first(evidence, "parent-gone", "manager-lost"), evidence.parent_end
     return {
         "line": found.line if found else None,
         "parent": parent.pid if parent else None,
@@ -86,6 +88,8 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "parent_said": 4.9,
+        # What killed the manager of a node may well have killed its workers.
+        "manager_gone": 2.6,
         "crash_seen": -2.2,
         "parent_was_gone": 3.2,
         "another_end": 2.2,

@@ -21,8 +21,10 @@ _OLD_DRIVER = re.compile(
 
 
 def judge(evidence: Evidence) -> Iterator[Reason]:
+    stated = said(evidence, "version-mismatch")
     reasons = [
         *reason(evidence, "said_so", "version-mismatch"),
+        *(() if stated else reason(evidence, "warned", "version-warning")),
         *reason(evidence, "name_missing", "name-missing", "attribute-missing"),
         *reason(evidence, "symbol_undefined", "symbol-undefined"),
         *reason(evidence, "older_copy", "runtime-too-old"),
@@ -97,6 +99,8 @@ CAUSE = Cause(
     prior=-3.0,
     weights={
         "said_so": 5.9,
+        # Dask's table of versions: most clusters that print it work.
+        "warned": 2.75,
         "name_missing": 2.9,
         "symbol_undefined": 1.4,
         "older_copy": 1.8,

@@ -62,7 +62,7 @@ READER = Reader(
         says("shared-state", "state|mutable", r"(?:module|class|global)[- ]level (?:mutable )?state|shared mutable"),
         says("deadlock", "deadlock", r"(?:possible|potential|detected|probable)? ?deadlock(?!s?, use)(?! detected by)", unless=rf"{SUSPECTED}|(?:avoid|prevent)\w{{0,3}} (?:a |any |the )?(?:possible |potential )?deadlock|may lead to deadlock"),
         says("no-progress", "stuck", r"(?:worker|process|job|rank|task|thread|training|loader|it) .{0,30}(?:is |gets |got |appears |seems )?stuck"),
-        says("no-progress", "hang|hung|froze", r"\b(?:hangs|hung|hanging|is hanging|appears to hang|froze)\b", unless=r"typically|usually|often|may|might|could|can"),
+        says("no-progress", "hang|hung|froze", r"\b(?:hangs|hung|hanging|is hanging|appears to hang|froze)\b", unless=r"typically|usually|often|may|might|could|can", told="by somebody who watched"),
         says("hang-guess", "hang|hung", r"(?:typically|usually|often|may|might|could|can) .{0,60}\b(?:hang|hangs|hung|hanging)\b"),
         says("no-progress", "progress", r"no progress (?:for|in|since)|(?:made|making) no progress|not (?:made|making) (?:any )?progress"),
         says("no-progress", "has been|still", r"\b(?:step|task|item|batch|request|call|iteration|job|worker|rank|process|it)\b.{0,60}(?:has been (?:running|waiting|blocked|pending)|still (?:running|waiting|blocked)) (?:for|after) \d[\d.]{0,9} ?(?:s|secs?|seconds|m|min|minutes|h|hours)\b"),

@@ -61,7 +61,7 @@ READER = Reader(
         says("parent-gone", "parent", r"parent(?: process)?(?: \[?\d{1,9}\]?)?,? (?:has |is |was )?(?:died|dead|gone|exited|killed|disappeared|not alive|no longer|terminated|changed)"),
         says("parent-gone", "getppid", r"getppid\(\).{0,20}(?:== ?1|changed)"),
         says("parent-gone", "orphan|reparent|parent pid", r"orphan(?:ed)? (?:worker|process|rank|child)|reparented|parent pid (?:is )?(?:now )?1\b"),
-        says("parent-gone", "driver|owner|raylet|scheduler|nanny|supervisor|launcher|controller|master", r"(?:driver|owner|raylet|scheduler|nanny|supervisor|launcher|controller|master)(?: process)? (?:has |was )?(?:died|exited unexpectedly|is dead|disappeared|gone away)"),
+        says("parent-gone", "driver|owner|scheduler|nanny|supervisor|launcher|controller|master", r"(?:driver|owner|scheduler|nanny|supervisor|launcher|controller|master)(?: process)? (?:has |was )?(?:died|exited unexpectedly|is dead|disappeared|gone away)"),
         says("parent-gone", "owner", r"OwnerDiedError|owner (?:of the (?:task|object) )?(?:has )?(?:died|exited)"),
         says("leaked", "resource_tracker", r"resource_tracker: There appear to be \d{1,9} leaked"),
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from lastwords.evidence.text.reader import Reader, says
 
+_NO_RAYLET = r"Raylet (?:is |was )?(?:terminated|died|has died|gone)|LocalRayletDiedError"
+
 READER = Reader(
     "ray",
     (
@@ -24,7 +26,10 @@ READER = Reader(
         says("lost", "actordiederror|rayactorerror", r"ActorDiedError|RayActorError"),
         says("lost", "a worker died or was killed"),
         says("lost", "worker unexpectedly exits with a connection error"),
-        says("parent-gone", "raylet|agent", r"Raylet (?:is )?(?:terminated|died|has died)|LocalRayletDiedError|because (?:the )?(?:raylet|agent) (?:process )?(?:died|failed)"),
+        says("parent-gone", "raylet|agent", r"because (?:the |its )?(?:raylet|agent) (?:process )?(?:died|failed)"),
+        # The node's own process is gone, and takes its workers along: of what it died, they do not know.
+        says("lost", "raylet", _NO_RAYLET),
+        says("manager-lost", "raylet", _NO_RAYLET),
         says("preempted", "nodediederror|preempted", r"NodeDiedError|node.{0,60}(?:was|been) preempted"),
         says("node-lost", "marked dead", r"marked dead because the detector has missed too many heartbeats"),
         says("network-failure", "gcs", r"(?:Failed to connect to GCS|GCS (?:is )?(?:unavailable|not reachable|connection))"),

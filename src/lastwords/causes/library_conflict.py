@@ -41,11 +41,21 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
         reasons.append(Reason("segfault", "libraries that clash end in SIGSEGV, often in innocent code"))
         if said(evidence, "importing"):
             reasons.append(Reason("while_importing", "it happened around an import"))
-    if reasons and said(evidence, "symbol-missing"):
+    if _cxx_of_the_system(evidence):
+        text = "the system's C++ library was found; one in the environment may be newer"
+        reasons.append(Reason("cxx_of_the_system", text))
+    elif reasons and said(evidence, "symbol-missing"):
         reasons.append(
             Reason("system_too_old", "the system's own library is older than what was built needs")
         )
     yield from nothing_said(reasons)
+
+
+def _cxx_of_the_system(evidence: Evidence) -> bool:
+    return any(
+        one.fields.get("version", "").startswith(("GLIBCXX", "CXXABI"))
+        for one in said(evidence, "symbol-missing")
+    )
 
 
 def two_runtimes(evidence: Evidence) -> Iterator[Reason]:
@@ -135,6 +145,7 @@ CAUSE = Cause(
         "said_so": 6.1,
         "runtime_gave_up": 5.0,
         "older_copy": 5.0,
+        "cxx_of_the_system": 2.1,
         "symbol_undefined": 4.3,
         "order_matters": 5.0,
         "two_builds": 4.6,

@@ -96,9 +96,12 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
         yield Step(text=f"give {file} another name, and remove the __pycache__ beside it")
         return
     if said(evidence, "symbol-missing"):
+        version = field(evidence, ("symbol-missing",), "version") or ""
         yield Step(
             text="see what the system has, and take a wheel for it (manylinux tag) or a newer image:",
-            command="ldd --version | head -1",
+            command="strings $(ldconfig -p | grep -o '/.*libstdc++.so.6$' | head -1) | grep ^GLIBCXX | tail -1"
+            if version.startswith(("GLIBCXX", "CXXABI"))
+            else "ldd --version | head -1",
         )
     if said(evidence, "library-missing"):
         is_mac = (field(evidence, ("library-missing",), "library") or "").endswith(".dylib")

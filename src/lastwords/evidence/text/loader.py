@@ -5,6 +5,15 @@ from __future__ import annotations
 from lastwords.evidence.text.hedges import PAGING_FILE
 from lastwords.evidence.text.reader import Reader, says
 
+_RUNTIME = (
+    r"version [`'\"]?(?P<version>(?:GLIBCXX|CXXABI|GOMP|OMP|VERSION)_[\d.]{1,12}\w{0,2})['\"]? not found"
+)
+# The system's copy, and no environment around that brings one of its own.
+_SYSTEMS_OWN = (
+    r"^(?!.{0,600}(?:conda|mamba|miniforge|/envs/)).{0,300}?(?<![\w./-])/(?:usr/)?(?:local/)?lib(?:32|64)?/(?:[\w-]{1,40}-linux-gnu\w{0,8}/)?[\w.+-]{1,60}: "
+    + _RUNTIME
+)
+
 READER = Reader(
     "loader",
     (
@@ -33,7 +42,8 @@ READER = Reader(
         says("library-missing", "error loading shared library", r"Error loading shared library (?P<library>(?!ld-linux)[\w.+-]{1,120})"),
         says("symbol-undefined", "error relocating", r"Error relocating .{1,200}: (?P<symbol>[\w@.$]{1,200}): symbol not found", unless=r"-linux-gnu"),
         says("symbol-missing", "not found", r"version [`'\"]?(?P<version>(?:GLIBC|GCC|OPENSSL)_[\d.]{1,12}\w{0,2})['\"]? not found"),
-        says("runtime-too-old", "not found", r"(?P<library>[^\s:]{1,300}): version [`'\"]?(?P<version>(?:GLIBCXX|CXXABI|GOMP|OMP|VERSION)_[\d.]{1,12}\w{0,2})['\"]? not found"),
+        says("symbol-missing", "not found", _SYSTEMS_OWN),
+        says("runtime-too-old", "not found", rf"(?P<library>[^\s:]{{1,300}}): {_RUNTIME}", unless=_SYSTEMS_OWN.replace("?P<version>", "?:")),
         says("symbol-undefined", "undefined symbol", r"undefined symbol: (?P<symbol>[\w@.$]{1,200})"),
         says("symbol-undefined", "symbol not found", r"symbol not found(?: in flat namespace)?:? ?'?(?P<symbol>[\w.$]{1,200})", unless=r"Error relocating \S{0,300}-linux-gnu"),
         says("symbol-undefined", "specified procedure could not be found"),

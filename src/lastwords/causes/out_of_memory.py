@@ -236,7 +236,12 @@ def remedy(evidence: Evidence) -> Iterator[Step]:
     is_told = said(evidence, "oom-kill", "memory-limit", "allocation-failed") or _kernel_limit(evidence)
     if not is_told and evidence.oom_kills is None:
         yield Step(text="make sure first:", command="sudo dmesg -T | grep -iE 'killed process|out of memory'")
-    if "spark" in systems:
+    if field(evidence, ("memory-limit",), "by") == "spark.driver.maxResultSize":
+        yield Step(
+            text="Spark: collect less (write it out, or aggregate first), or let the driver take more:",
+            command="--conf spark.driver.maxResultSize=4g --conf spark.driver.memory=8g",
+        )
+    elif "spark" in systems:
         yield Step(
             text="Spark: give Python room beside the JVM, and fewer tasks at a time (spark.executor.cores):",
             command="--conf spark.executor.memoryOverhead=4g --conf spark.executor.pyspark.memory=4g",

@@ -25,10 +25,10 @@ WORDS = (
     # memory
     "f memory", "OOM", "bad_alloc", "y allocation", "y limit", "y pressure", "y leak", "y budget", "y usage",
     "y use ", "pted ", "ption (", "ption:", "CORRUPT", "ble free", "valid pointer", "valid size", "valid next",
-    "k smash", "verflow", "Sanitizer", "Java heap", "growing", "grew", "w on resource", "OUT_OF", "freed", "Memory f",
+    "k smash", "verflow", "__libc_m", "Sanitizer", "Java heap", "growing", "grew", "w on resource", "OUT_OF", "freed", "Memory f",
     # time, place, limits
     "Timeout", "TIMEOUT", "Timed out", "TIME LIMIT", "preempt", "Preempt", "PREEMPT", "walltime", "blocked for",
-    "y open", "failed or", "failed to boot", "Process timed", "Task timed", "Pod was", "list corrupt", "pace left", "/dev/shm", "(shm)", "quota", "w thread", "vailable", "pthread", "Bad system", "yscall",
+    "y open", "failed or", "failed to boot", "Process timed", "Task timed", "Worker timed", "Job not req", "Pod was", "list corrupt", "pace left", "/dev/shm", "(shm)", "quota", "w thread", "vailable", "pthread", "Bad system", "yscall",
     "Stale", "ponsive", "ponding", "% full", "I/O", "ENOSPC", "EMFILE", "ption notice", "Spot ", "vict", "Evict",
     "xternal", "HARAKIRI", "voked", "qdel", "probe", "watchdog", "Watchdog", "TERM_", "beat", "ft lockup",
     "versubscri", "progress for", "k full", "k is full", "k quota", "k space", "k pressure", "Disk", "Shutdown",
@@ -48,7 +48,7 @@ WORDS = (
     # Python and networks
     "pickl", "Pickl", "PICKL", "bootstrapping", "freeze_support", "Connection", "Disconnect", "Broken", "broken",
     "ged size", "Interrupt", "fused", "borrowed", "bad record", "f sync", "ynchronization with", "fferent process",
-    "PGRES", "CRC", "Max retries", "No route", "Network", "peer", "Gateway", "Service Un", "zable", "BUG:",
+    "PGRES", "CRC", "Max retries", "No route", "Network", "peer", "Gateway", "Service Un", "zable", "BUG:", "StatusCode", "Socket c", "Raylet",
     "garbage", "Garbage",
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ READER = Reader(
         says("time-limit", "time limit", r"(?:CANCELLED AT .{0,40})?DUE TO TIME LIMIT", by="Slurm"),
         says("time-limit", "timelimit|state=timeout", r"\(TimeLimit\)|REASON_TIMELIMIT|State=TIMEOUT", by="Slurm"),
         says("time-limit", "timeout", r"(?-i:\bTIMEOUT\s.{0,40}\b0:\d{1,2}\b)|JobState=TIMEOUT", by="Slurm"),
+        says("time-limit", "requeued because", r"not requeued because: timed[- ]out", by="Slurm"),
         says("time-limit", "runlimit|cpulimit", r"TERM_RUNLIMIT|TERM_CPULIMIT", by="LSF"),
         says("time-limit", "term_deadline|term_window", by="LSF"),
         says("time-limit", "walltime", r"walltime.{0,40}exceed|exceed.{0,40}walltime", by="PBS"),

@@ -29,6 +29,26 @@ def _open_mpi(excerpt: Excerpt) -> Iterator[Mention]:
             )
 
 
+_ALLOCATOR = re.compile(
+    r"\b(?:_int_(?:free|malloc|realloc|memalign)|malloc_consolidate|malloc_printerr|munmap_chunk|unlink_chunk|sysmalloc|c?free|realloc)\b"
+)
+
+
+def _allocator_gave_up(excerpt: Excerpt) -> Iterator[Mention]:
+    """On a stack that a debugger prints, the words are not there: who called the function that prints them is."""
+    for index in excerpt.with_needle("__libc_message", 4):
+        below = excerpt.lines[index + 1 : index + 3]
+        if any(line.text.lstrip().startswith("#") and _ALLOCATOR.search(line.text) for line in below):
+            yield mention(
+                "heap-corruption", excerpt, index, "C library", {"message": "the allocator gave up"}
+            )
+
+
+def _on_stacks(excerpt: Excerpt) -> Iterator[Mention]:
+    yield from _open_mpi(excerpt)
+    yield from _allocator_gave_up(excerpt)
+
+
 READER = Reader(
     "C library",
     (
@@ -106,5 +126,5 @@ READER = Reader(
         says("native-frame", "()  ???", r"0x[0-9a-f]{6,16}\s{1,4}(?P<function>[\w:]{2,120})\(\)"),
         says("native-frame", "@ ", r"@ {1,8}0x[0-9a-f]{6,16} {1,4}(?:\(unknown\) {1,4})?(?P<function>[\w:~<>]{2,200})"),
     ),
-    _open_mpi,
+    _on_stacks,
 )  # fmt: skip

@@ -19,6 +19,7 @@ READER = Reader(
         says("stop-request", "cold shutdown", r"Cold shutdown"),
         says("stop-request", "revoked|terminating", r"Discarding revoked task|TaskRevokedError|Terminating \S{1,80} \(Signals\.SIG|revoked.{0,20}terminate"),
         says("worker-exited", "per", r"max.tasks.per.child"),
+        says("network-failure", "heartbeats missed", r"Too many heartbeats missed"),
         says("network-failure", "consumer: c", r"consumer: (?:Connection to broker lost|Cannot connect to)"),
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ READER = Reader(
         says("collective-timeout", "watchdog caught collective operation timeout", r"\[?Rank (?P<rank>\d{1,6})\]?.{0,40}Watchdog caught.{0,60}(?:SeqNum=(?P<sequence>\d{1,12}))?(?:, OpType=(?P<operation>\w{1,40}))?"),
         says("collective-timeout", "collective operation timeout", r"OpType=(?P<operation>\w{1,40})"),
         says("collective-timeout", "collective operation timeout"),
+        says("collective-timeout", "collective timeout", r"\b(?:due to|because of|after|caught|detected|got) (?:a |the )?collective timeout"),
         says("collective-timeout", "some nccl operations have failed or timed out"),
         says("collective-timeout", "heartbeat monitor|watchdog got stuck", r"heartbeat monitor (?:timed out|timeout)|ProcessGroupNCCL's watchdog got stuck"),
         says("collective-timeout", "monitoredbarrier", r"monitoredBarrier.{0,120}(?:failed|timed out|did not|timeout)"),

@@ -12,6 +12,7 @@ READER = Reader(
         says("oom-kill", "memory limit", r"running (?:beyond|\d{1,15}B beyond) (?:the )?.{0,12}(?:physical|virtual|PHYSICAL|VIRTUAL).{0,4} memory limits?", by="YARN"),
         says("oom-kill", "exit status: -10", r"exit status: -10[34]\b", by="YARN"),
         says("oom-kill", "oomkilled", r"OOMKilled\b(?![\"': =]{1,4}false)", by="Kubernetes"),
+        says("memory-limit", "maxresultsize", r"serialized results of .{1,80} is bigger than spark\.driver\.maxResultSize(?: \((?P<limit>[^)]{1,24})\))?", by="spark.driver.maxResultSize"),
         says("memory-guess", "container killed on request", r"Container killed on request\. Exit code is (?:137|143)", by="YARN"),
         says("memory-guess", "possible container", r"\(SIGKILL, possible container OOM\)", by="Spark"),
         says("allocation-failed", "java heap space", by="the JVM"),

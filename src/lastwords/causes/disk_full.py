@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastwords.causes.cause import Cause, Facts, Reason, Step
-from lastwords.causes.mentioned import bare, first, nothing_said, reason, said
+from lastwords.causes.mentioned import bare, first, from_text, nothing_said, reason, said
 from lastwords.evidence.model import Evidence
 
 
@@ -26,7 +26,8 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
             Reason("no_space_on_disk", f"errno 28 where files are written: {_quote(evidence, 'disk')}")
         )
     elif "unknown" in places:
-        reasons.append(Reason("no_space", f"errno 28, where is not said: {_quote(evidence, 'unknown')}"))
+        name = "no_space_alone" if _is_a_line_alone(evidence) else "no_space"
+        reasons.append(Reason(name, f"errno 28, where is not said: {_quote(evidence, 'unknown')}"))
     else:
         reasons.extend(reason(evidence, "write_failed", "write-failed"))
     if reasons and "shared memory" in places:
@@ -42,6 +43,10 @@ def judge(evidence: Evidence) -> Iterator[Reason]:
     if not reasons:
         reasons = [*reason(evidence, "io_error", "io-error")]
     yield from nothing_said(reasons)
+
+
+def _is_a_line_alone(evidence: Evidence) -> bool:
+    return from_text(evidence) and (evidence.exception is None or not evidence.exception.frames)
 
 
 def sentence(_evidence: Evidence) -> str:
@@ -72,6 +77,8 @@ CAUSE = Cause(
         "said_so": 5.9,
         "no_space_on_disk": 5.3,
         "no_space": 4.1,
+        # /dev/shm says it in the same words, and no frame tells the two apart.
+        "no_space_alone": 2.85,
         "write_failed": 3.9,
         "writes_mapped_file": 1.2,
         "bus_error": 0.2,

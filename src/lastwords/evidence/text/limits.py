@@ -21,7 +21,7 @@ _SHARED = re.compile(
 )
 _DISK = re.compile(
     r"/tmp|spill|checkpoint|torch\.save|safetensors|\.write\(|h5py|to_parquet|logging/__init__|shutil|/var/|/home/"
-    r"|/data|/mnt|wandb|serialization\.py|disk|\.cache",
+    r"|/data|/mnt|wandb|serialization\.py|disk|\.cache|java\.io|inline_container|left on device: b?['\"]\w",
     re.IGNORECASE,
 )
 NEAR = 12

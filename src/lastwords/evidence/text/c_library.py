@@ -30,7 +30,7 @@ def _open_mpi(excerpt: Excerpt) -> Iterator[Mention]:
 
 
 _ALLOCATOR = re.compile(
-    r"\b(?:_int_(?:free|malloc|realloc|memalign)|malloc_consolidate|malloc_printerr|munmap_chunk|unlink_chunk|sysmalloc|c?free|realloc)\b"
+    r"#\d{1,3} .{0,80}\b(?:_int_(?:free|malloc|realloc|memalign)|malloc_(?:consolidate|printerr)|munmap_chunk|unlink_chunk|sysmalloc|c?free|realloc)\b"
 )
 
 
@@ -38,7 +38,7 @@ def _allocator_gave_up(excerpt: Excerpt) -> Iterator[Mention]:
     """On a stack that a debugger prints, the words are not there: who called the function that prints them is."""
     for index in excerpt.with_needle("__libc_message", 4):
         below = excerpt.lines[index + 1 : index + 3]
-        if any(line.text.lstrip().startswith("#") and _ALLOCATOR.search(line.text) for line in below):
+        if any(_ALLOCATOR.search(line.text) for line in below):
             yield mention(
                 "heap-corruption", excerpt, index, "C library", {"message": "the allocator gave up"}
             )

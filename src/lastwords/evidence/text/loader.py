@@ -47,7 +47,9 @@ READER = Reader(
         says("symbol-undefined", "undefined symbol", r"undefined symbol: (?P<symbol>[\w@.$]{1,200})"),
         says("symbol-undefined", "symbol not found", r"symbol not found(?: in flat namespace)?:? ?'?(?P<symbol>[\w.$]{1,200})", unless=r"Error relocating \S{0,300}-linux-gnu"),
         says("symbol-undefined", "specified procedure could not be found"),
-        says("library-missing", "cannot open shared object file", r"(?P<library>[\w.+-]{1,120}): cannot open shared object file"),
+        # The loader itself is not there: the program is for another machine, or for another C library.
+        says("wrong-machine", "ld-linux", r"(?P<needed>ld-linux[\w-]{0,12}\.so\.\d)['\"]?: (?:cannot open shared object file|No such file)"),
+        says("library-missing", "cannot open shared object file", r"(?P<library>[\w.+-]{1,120}): cannot open shared object file", unless=r"ld-linux[\w-]{0,12}\.so"),
         says("library-missing", "not found", r"(?P<library>\blib[\w.+-]{1,80}\.so[\d.]{0,12})(?: =>| was| is|:)? not found"),
         says("library-missing", "library not loaded", r"Library not loaded: ['\"]?(?P<library>[^\s'\"]{1,200})"),
         says("library-missing", "dll load failed", r"DLL load failed(?: while importing (?P<library>\w{1,80}))?", unless=PAGING_FILE),

@@ -40,6 +40,7 @@ READER = Reader(
         says("lost", "lost connection", r"\blost connection (?:to|with) (?:the |a )?(?:worker|actor|executor|child|rank|task|process)"),
         says("work-timeout", "watchdog", r"\bwatchdog(?: timer)?:? (?:timeout|timed out|expired|fired)\b", by="a watchdog"),
         says("work-timeout", "timed out", r"\b(?:worker|thread|process|subprocess|prefetcher|loader|child|rank)\b[^:]{0,40}\btimed out (?:after|at|in) (?P<seconds>\d[\d.]{0,9}) ?(?:s|secs?|seconds|min|minutes|h|hours)\b", unless=r"\bconnect|\bhttps?:", by="whoever waited for it"),
+        says("stop-request", "sigint|sighup", r"\b(?:received|caught|got) (?:signal )?SIG(?:INT|HUP)\b", unless=r"from (?:a |the )?(?:child|worker)", by="a signal"),
         says("stop-request", " signal", r"\b(?:stop|shutdown|termination|interrupt|quit) signal (?:was |has been )?(?:received|caught)|\b(?:received|caught|got) (?:a |the )?(?:stop|shutdown|termination|interrupt|quit) signal", by="a signal"),
         says("stop-request", "termination signal", r"(?:abort|terminat|stopp|interrupt|kill|end)ed (?:by|due to|because of|on|after) (?:a |the )?termination signal", by="a signal"),
         says("stop-request", "execution was", r"Execution was (?:terminated|cancelled|canceled|interrupted) by (?:the |a )?(?:runtime|system|SIGTERM|signal)", by="a signal"),

@@ -49,7 +49,10 @@ def _is_a_line_alone(evidence: Evidence) -> bool:
     return from_text(evidence) and (evidence.exception is None or not evidence.exception.frames)
 
 
-def sentence(_evidence: Evidence) -> str:
+def sentence(evidence: Evidence) -> str:
+    places = {one.fields.get("where") for one in said(evidence, "no-space")}
+    if places == {"unknown"} and not said(evidence, "disk-full") and _is_a_line_alone(evidence):
+        return "A disk that it writes to is full, or /dev/shm is: the words are the same."
     return "A disk that it writes to is full."
 
 

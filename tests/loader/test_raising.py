@@ -108,12 +108,8 @@ def test_a_batch_of_which_nothing_is_left():
 
 
 def test_samples_that_come_alone():
-    assert items_alone(load(Spoilt([5]), batch_size=None)) == [*range(5), *range(6, 40)]
-    assert items_alone(load(Spoilt([5]), "substitute", batch_size=None))[4:7] == [4, 6, 6]
-
-
-def items_alone(loader: Any) -> list[int]:
-    return list(loader)
+    assert list(load(Spoilt([5]), batch_size=None)) == [*range(5), *range(6, 40)]
+    assert list(load(Spoilt([5]), "substitute", batch_size=None))[4:7] == [4, 6, 6]
 
 
 def test_the_rest_has_the_random_numbers_of_a_run_without_it():

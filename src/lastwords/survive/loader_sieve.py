@@ -63,7 +63,7 @@ class Sieve:
         if self._bad > max(ALWAYS_BORNE, self.good + len(good)):
             return None
         found = {at: self._fate(items[at], good) for at in errors}
-        if None in found.values():
+        if any(one is None for one in found.values()):
             return None
         for at, error in errors.items():
             words = f"{type(error).__name__}: {error}"[:LONGEST_WORDS]
